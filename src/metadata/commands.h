@@ -1,0 +1,92 @@
+// The lifecycle's commands and answers (docs/architecture.md has the table of fences).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "metadata/types.h"
+
+namespace steelyard::metadata {
+
+struct BeginWeightImport {
+  Lineage lineage;
+  std::optional<std::int64_t> weight_generation;  ///< absent: continue the newest if IMPORTING, else 1 + highest used
+  std::string token;                              ///< the writer's, 32 hex digits
+  std::string holder;
+  ProcessIdentity process;
+  std::int64_t ttl_ms = 0;
+  bool current_writer_gone = false;  ///< the caller has proved that the process of `gone_process` is gone
+  ProcessIdentity gone_process;
+  GroupSummary expected;  ///< a hint for progress only
+  Labels labels;
+  Policy policy;
+};
+struct RenewWeightImport {
+  Identity identity;
+  std::string token;
+  std::uint32_t import_attempt = 0;
+};
+/// Ends the token without ending the import, so that a retry need not wait.
+struct ReleaseWeightImport {
+  Identity identity;
+  std::string token;
+  std::uint32_t import_attempt = 0;
+};
+struct CommitWeightImport {
+  Identity identity;
+  std::string token;
+  std::uint32_t import_attempt = 0;
+  std::uint64_t expected_metadata_generation = 0;
+  GroupSummary summary;
+};
+struct AbortWeightImport {
+  Identity identity;
+  std::string token;  ///< with the attempt; or empty, then BUSY for a live writer unless forced
+  std::uint32_t import_attempt = 0;
+  std::uint64_t expected_metadata_generation = 0;
+  bool force = false;
+  std::optional<std::int64_t> only_if_idle_ms;  ///< abandonment: the writer's last renewal is at least that long ago
+};
+struct AcquireLease {
+  Identity identity;
+  std::string holder;
+  std::string nonce;
+  std::int64_t ttl_ms = 0;
+  bool allow_degraded = false;
+  ProcessIdentity process;
+};
+struct RenewLease {
+  std::string lease_id;
+  std::int64_t ttl_ms = 0;
+};
+struct ReleaseLease {
+  std::string lease_id;
+};
+/// What somebody saw in the tiers; the record's availability and residency follow it.
+struct ReconcileRevision {
+  Identity identity;
+  std::uint64_t observed_generation = 0;  ///< the record's generation when the observation began: STALE if it moved
+  DamageReport damage;                    ///< empty: every member is readable and whole
+  Residency residency = Residency::kCold;
+  std::optional<std::uint32_t> hot_millionths;
+  std::string hot_instance;
+};
+/// Removes expired leases of one revision (reconciliation; Acquire does it by itself).
+struct ReapLeases {
+  Identity identity;
+};
+
+using Command = std::variant<BeginWeightImport, RenewWeightImport, ReleaseWeightImport, CommitWeightImport,
+                             AbortWeightImport, AcquireLease, RenewLease, ReleaseLease, ReconcileRevision, ReapLeases>;
+
+/// The answer to a command; which parts are filled depends on the command.
+struct Answer {
+  std::optional<RevisionRecord> record;
+  std::optional<Writer> writer;
+  std::optional<Lease> lease;
+};
+
+}  // namespace steelyard::metadata

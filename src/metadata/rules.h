@@ -1,0 +1,68 @@
+// WeightMetadataStore: the rules of the lifecycle and nothing else. No I/O, clock, lock, thread or randomness inside.
+#pragma once
+
+#include <vector>
+
+#include "metadata/commands.h"
+#include "metadata/state.h"
+
+namespace steelyard::metadata {
+
+/// What a command comes to: entries to append (none: the answer stands without a change, a retry for example) and the
+/// answer that becomes true once they are durable.
+struct Prepared {
+  std::vector<Entry> entries;
+  Answer answer;
+};
+
+class WeightMetadataStore {
+ public:
+  /// Judges `command` against `view` at `now`. `view.sequence() + 1` is the sequence its entries will get. When `now.epoch`
+  /// is not the state's, the entries begin with EPOCH_BEGUN and the re-armed writers and leases, and the command is
+  /// judged after them. Deterministic: same arguments, same result, byte for byte.
+  static Result<Prepared> prepare(const StateView& view, const Command& command, const Now& now);
+};
+
+/// Reads. `find_` may be absent.
+Result<std::optional<RevisionRecord>> find_revision(const StateView& view, const Identity& identity);
+Result<std::optional<Writer>> find_writer(const StateView& view, const Identity& identity);
+Result<std::optional<Lease>> find_lease(const StateView& view, std::string_view lease_id);
+/// The record that has this payload group (64 hex digits of its digest); gc asks, O(1).
+Result<std::optional<RevisionRecord>> find_by_group(const StateView& view, std::string_view group_digest_hex);
+/// All records of a lineage by generation, ascending.
+Result<std::vector<RevisionRecord>> records_of(const StateView& view, const Lineage& lineage);
+Result<std::optional<Watermark>> find_watermark(const StateView& view, const Lineage& lineage);
+Result<EpochState> epoch_of(const StateView& view);
+
+/// A lease or writer judged at `now`; those of an older epoch count as re-armed at the begin of the state's epoch.
+struct LeaseLife {
+  bool live = false;
+  std::int64_t left_ms = 0;
+};
+LeaseLife life_of(const Lease& lease, const EpochState& epoch, const Now& now);
+LeaseLife life_of(const Writer& writer, const EpochState& epoch, const Now& now);
+/// Live leases of a revision, by lease id.
+Result<std::vector<Lease>> live_leases_of(const StateView& view, const Identity& identity, const Now& now);
+/// Live leases of a tenant and namespace.
+Result<std::vector<Lease>> live_leases_in(const StateView& view, std::string_view tenant_id, std::string_view namespace_id,
+                                          const Now& now);
+
+struct ListQuery {
+  std::string tenant_id;
+  std::string namespace_id;
+  std::optional<std::string> resource_id;
+  bool all = false;                     ///< every state; otherwise `states`, or READY and DEGRADED when that is empty
+  std::vector<Availability> states;
+  Labels labels;                        ///< all must be there
+  bool newest = false;                  ///< the highest commit of each resource
+  std::size_t limit = 100;
+  std::string page_token;               ///< of this query, or empty
+};
+struct ListPage {
+  std::vector<RevisionRecord> records;
+  std::string next_page_token;  ///< empty: this was the last page
+};
+/// Order of commit, then the uncommitted by begin. A token is bound to its query (INVALID_ARGUMENT otherwise).
+Result<ListPage> list_revisions(const StateView& view, const ListQuery& query);
+
+}  // namespace steelyard::metadata

@@ -1,0 +1,192 @@
+// Store: the only place where catalog, formats and tiers meet. What the command line and the bindings use.
+//
+// Thread-safety: a Store may be used from any thread.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/runtime.h"
+#include "base/status.h"
+#include "catalog/catalog.h"
+#include "formats/checkpoint.h"
+#include "formats/ref.h"
+#include "formats/stored_manifest.h"
+#include "metadata/types.h"
+#include "tiers/tier.h"
+
+namespace steelyard::store {
+
+/// Values of the settings that the store acts on (src/cli/settings.cc has the table).
+struct StoreOptions {
+  std::string path;       ///< the store folder
+  std::string cold_path;  ///< empty: inside the store
+  tiers::Medium cold_medium = tiers::Medium::kDisk;
+  std::optional<std::uint64_t> cold_reserve_free;
+  std::uint64_t io_memory = limits::kIoMemoryDefault;  ///< lowered to what the cgroup allows
+  unsigned jobs = 0;                                    ///< 0: number of cores
+  std::uint64_t header_limit = limits::kHeaderBytesDefault;
+  std::int64_t writer_ttl_ms = limits::kWriterTtlMs;
+  std::int64_t lease_ttl_ms = limits::kLeaseTtlMs;
+  std::uint64_t snapshot_every = 10'000;
+  bool oplog_capability_confirmed = false;
+};
+
+enum class OpenMode {
+  kRead,    ///< never creates anything; falls back to read-only mode without write permission
+  kWrite,   ///< the store must exist and be writable
+  kCreate,  ///< made where it is absent
+};
+
+/// Progress of a long verb. Totals never change within a phase, done never goes back, the last update of a phase is
+/// complete. Called from worker threads, one call at a time.
+struct Progress {
+  std::string phase;  ///< scan import verify materialize
+  std::uint64_t bytes_done = 0;
+  std::uint64_t bytes_total = 0;
+  std::uint64_t files_done = 0;
+  std::uint64_t files_total = 0;
+};
+class Observer {
+ public:
+  virtual ~Observer() = default;
+  virtual void progress(const Progress& progress) = 0;
+  virtual void warning(const std::string& message) = 0;
+};
+
+/// Set from a signal handler; long verbs look at it between blocks and end with `cancelled()`.
+using CancelFlag = std::atomic<bool>;
+
+/// Which revision a verb means. `ref.weight_generation` absent: the newest READY one.
+struct Selector {
+  std::string tenant_id = "default";
+  std::string namespace_id = "default";
+  formats::Ref ref;
+};
+
+struct ImportRequest {
+  std::string source;  ///< a folder or one weight file
+  Selector target;     ///< resource and revision filled in; the generation optional
+  formats::CheckpointOptions checkpoint;
+  bool follow_links = false;
+  metadata::Labels labels;
+  std::optional<std::uint64_t> chunk_bytes;  ///< absent: the lineage's, else the default
+  metadata::Policy policy;
+  bool verify_after_write = false;
+  std::int64_t wait_ms = 0;  ///< for another writer of the same identity
+};
+struct ImportResult {
+  metadata::RevisionRecord record;
+  std::uint64_t active_leases = 0;
+  std::uint64_t files = 0;
+  std::uint64_t tensors = 0;
+  std::uint64_t payload_objects = 0;
+  std::uint64_t logical_bytes = 0;
+  std::uint64_t written_bytes = 0;
+  std::uint64_t reused_bytes = 0;
+  double seconds = 0;
+};
+
+/// What a revision holds now: record, manifest (absent where there is none to read), replicas, leases.
+struct Inspection {
+  metadata::RevisionRecord record;
+  std::uint64_t active_leases = 0;
+  std::optional<formats::StoredManifest> manifest;
+  std::optional<metadata::Writer> writer;  ///< while IMPORTING
+  std::vector<catalog::Catalog::LeaseRow> leases;
+  std::uint64_t cold_objects = 0;  ///< counts the manifest
+  std::uint64_t cold_bytes = 0;
+  bool read_only = false;
+};
+
+enum class ProblemKind { kMissingObject, kObjectSize, kObjectChecksum, kFileSha256, kManifest };
+struct Problem {
+  ProblemKind kind = ProblemKind::kMissingObject;
+  std::string file;
+  std::vector<std::string> tensors;  ///< all whose bytes touch the bad block
+  std::string object;                ///< key
+  std::optional<std::uint64_t> offset;  ///< first bad block in the object
+  std::string expected;
+  std::string actual;
+};
+struct VerifyReport {
+  metadata::RevisionRecord record;
+  std::uint64_t checked_files = 0;
+  std::uint64_t checked_objects = 0;  ///< counts the manifest
+  std::uint64_t checked_bytes = 0;
+  std::vector<Problem> problems;
+};
+
+struct MaterializeRequest {
+  Selector source;
+  std::string target;
+  bool force = false;
+  bool allow_degraded = false;
+};
+struct MaterializeResult {
+  metadata::RevisionRecord record;
+  std::string path;
+  std::uint64_t files = 0;
+  std::uint64_t bytes = 0;
+  std::vector<std::string> notes;  ///< "not atomic: ... is a mount point"
+};
+
+struct CatRequest {
+  Selector source;
+  std::string path;
+  std::optional<std::uint64_t> first;  ///< inclusive, as in HTTP
+  std::optional<std::uint64_t> last;
+  bool allow_degraded = false;
+};
+
+class Store {
+ public:
+  virtual ~Store() = default;
+
+  /// NOT_FOUND naming the path when there is no store and the mode does not create one; UNAVAILABLE with hint `recover`
+  /// for a store with objects but no catalog.
+  static Result<std::unique_ptr<Store>> open(Runtime& runtime, const StoreOptions& options, OpenMode mode);
+
+  virtual bool read_only() const = 0;
+  virtual const std::string& store_id() const = 0;
+
+  virtual Result<ImportResult> import(const ImportRequest& request, Observer& observer, const CancelFlag& cancel) = 0;
+
+  virtual Result<metadata::ListPage> list(const metadata::ListQuery& query) = 0;
+  /// The revision that a reading verb means (cli.md, "Reading what is not there to read").
+  virtual Result<metadata::RevisionRecord> resolve(const Selector& selector, bool allow_degraded) = 0;
+  virtual Result<std::uint64_t> active_leases(const metadata::Identity& identity) = 0;
+  virtual Result<Inspection> inspect(const Selector& selector) = 0;
+
+  /// Records what it saw (not when read-only). An error only where it could not be done; problems are in the report.
+  virtual Result<VerifyReport> verify(const Selector& selector, Observer& observer, const CancelFlag& cancel) = 0;
+  virtual Result<MaterializeResult> materialize(const MaterializeRequest& request, Observer& observer,
+                                                const CancelFlag& cancel) = 0;
+  /// Verified bytes, in order, in pieces; an error of `sink` ends it and comes back.
+  virtual Status cat(const CatRequest& request, const std::function<Status(ByteView)>& sink,
+                     const CancelFlag& cancel) = 0;
+
+  virtual Result<metadata::Lease> acquire_lease(const Selector& selector, const std::string& holder,
+                                                const std::string& nonce, std::int64_t ttl_ms, bool allow_degraded) = 0;
+  virtual Result<metadata::Lease> renew_lease(const std::string& lease_id, std::int64_t ttl_ms) = 0;
+  virtual Status release_lease(const std::string& lease_id) = 0;
+  virtual Result<std::vector<catalog::Catalog::LeaseRow>> list_leases(const std::optional<Selector>& selector,
+                                                                      const std::string& tenant_id,
+                                                                      const std::string& namespace_id) = 0;
+};
+
+/// Everything an import would do but for reading the bytes: scans, validates headers and indexes. Needs no store.
+Result<formats::CheckpointPlan> preview_import(const ImportRequest& request, Observer& observer);
+
+/// The status of a verb that was interrupted by `cancel`, with how to go on as its hint.
+Status cancelled(std::string what);
+bool is_cancelled(const Status& status);
+
+}  // namespace steelyard::store

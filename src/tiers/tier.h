@@ -1,0 +1,187 @@
+// Tier: where replicas of immutable objects lie. The seam between the store and a disk, a memory or a remote engine.
+//
+// Thread-safety: a Tier may be used from any thread. Every step may be executed again, late, by a dead process, without
+// harm: objects are named by (group, attempt), Put is create-only, names never carry user text.
+//
+// Blocking duties, per call: start_put and start_read return without waiting for the device; everything else may block.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/status.h"
+
+namespace steelyard::tiers {
+
+/// The objects of one import attempt of one revision.
+struct AttemptName {
+  std::string group;  ///< 64 hex digits: the payload group digest
+  std::uint32_t attempt = 0;
+  auto operator<=>(const AttemptName&) const = default;
+};
+
+enum class ObjectKind : std::uint8_t { kManifest, kPayload };
+
+struct ObjectName {
+  AttemptName in;
+  ObjectKind kind = ObjectKind::kPayload;
+  std::uint32_t index = 0;  ///< of a payload object; 0 for the manifest
+  auto operator<=>(const ObjectName&) const = default;
+};
+
+struct ObjectStat {
+  ObjectName name;
+  std::uint64_t bytes = 0;
+};
+
+enum class Medium : std::uint8_t { kMemory, kDisk, kDfs, kNof, kRemote };
+
+struct Traits {
+  std::string name;  ///< "cold", "hot"
+  Medium medium = Medium::kDisk;
+  bool mappable = false;
+  bool listable = false;
+  bool durable = false;
+};
+
+/// How an object came to be there.
+enum class PutOutcome : std::uint8_t {
+  kWritten,  ///< its bytes were written
+  kLinked,   ///< equal content was there: a name was added, no payload byte written
+  kExisted,  ///< the name was there with equal bytes
+};
+
+/// A put under way. Destroying it unfinished abandons the put and frees what it wrote.
+class PendingPut {
+ public:
+  virtual ~PendingPut() = default;
+  /// Waits for the device, checks that every byte was written, makes the object visible under its name and (payload
+  /// only) under its content. After it the caller's bytes are no longer used. Call once.
+  virtual Result<PutOutcome> finish() = 0;
+};
+
+/// A put in pieces, for an object too large to be held in memory.
+class PutStream {
+ public:
+  virtual ~PutStream() = default;
+  /// Appends bytes, which are free again when it returns.
+  virtual Status append(ByteView bytes) = 0;
+  /// As PendingPut::finish; CORRUPT if the appended bytes are not as many as promised.
+  virtual Result<PutOutcome> finish() = 0;
+};
+
+/// A range to read into the caller's memory.
+struct ReadRange {
+  std::uint64_t offset = 0;
+  ByteSpan into;
+};
+
+class PendingRead {
+ public:
+  virtual ~PendingRead() = default;  ///< waits for the device
+  /// Waits until every range is filled. CORRUPT with object, offset, found and wanted when the object ends early.
+  virtual Status finish() = 0;
+};
+
+struct TierUsage {
+  std::uint64_t bytes = 0;  ///< of objects, shared ones once
+  std::uint64_t free_bytes = 0;
+  std::uint64_t capacity_bytes = 0;
+  std::uint64_t private_copies = 0;  ///< objects that could not be shared (EMLINK, EPERM, ENOTSUP, EXDEV)
+};
+
+/// What lies in the group folder beside objects.
+struct GroupListing {
+  bool deleting = false;
+  std::vector<std::uint32_t> attempts;           ///< ascending
+  std::vector<std::uint32_t> committed_attempts;  ///< those with a `committed` marker
+};
+
+class Tier {
+ public:
+  virtual ~Tier() = default;
+
+  virtual const Traits& traits() const = 0;
+
+  // --- objects -------------------------------------------------------------------------------------------------------
+
+  /// Adds `name` for content that is already there under (digest, bytes); false when it is not. No data sync is needed
+  /// for it. An existing name: true when it has equal content, CONFLICT otherwise.
+  virtual Result<bool> link(const ObjectName& name, const Digest& sha256, std::uint64_t bytes) = 0;
+
+  /// Create-only, all or nothing: the object is visible under its name whole, or not at all. `data` must stay alive and
+  /// unchanged until finish(); memory from aligned_buffer() is written without a copy. Links like `link` when the content
+  /// is there. The caller vouches for the digest. An existing name with other bytes: CONFLICT. Full: NO_SPACE, saying
+  /// how much was wanted and is free.
+  virtual Result<std::unique_ptr<PendingPut>> start_put(const ObjectName& name, ByteView data,
+                                                        const Digest& sha256) = 0;
+  virtual Result<std::unique_ptr<PutStream>> open_put(const ObjectName& name, std::uint64_t bytes,
+                                                      const Digest& sha256) = 0;
+
+  /// Everything put so far under the attempt is durable: data, folders, parents; one barrier, not one per file. Covers
+  /// whatever lies in the attempt's folder, whichever process put it.
+  virtual Status flush(const AttemptName& attempt) = 0;
+
+  /// NOT_FOUND when the name is not there.
+  virtual Result<ObjectStat> stat(const ObjectName& name) = 0;
+  /// NOT_FOUND when the name is not there. Memory from aligned_buffer(), with offsets and sizes that are multiples of
+  /// 4096 (the last may end with the object), is filled without a copy and past the page cache.
+  virtual Result<std::unique_ptr<PendingRead>> start_read(const ObjectName& name, std::vector<ReadRange> ranges) = 0;
+  Status read(const ObjectName& name, std::vector<ReadRange> ranges);
+
+  /// Objects of the attempt, manifest first, then payloads by index. `foreign` receives names that are no object's
+  /// (temporary files excepted) when given.
+  virtual Result<std::vector<ObjectStat>> list_attempt(const AttemptName& attempt,
+                                                       std::vector<std::string>* foreign = nullptr) = 0;
+  virtual Result<GroupListing> list_group(const std::string& group) = 0;
+
+  /// Removing what is not there is OK.
+  virtual Status remove(const ObjectName& name) = 0;
+  /// Removes the whole attempt, temporary files too, going on past failures; the status is the first failure.
+  virtual Status remove_attempt(const AttemptName& attempt) = 0;
+  /// Removes temporary files of the attempt that belong to no live put of this process, going on past failures.
+  virtual Status remove_temporaries(const AttemptName& attempt) = 0;
+
+  // --- markers and catalog copies (small, whole, durable when the call returns) -----------------------------------------
+
+  /// The `committed` marker: the record's post-state as logged, with checksum (the caller encodes it). Create-only, equal
+  /// bytes are OK.
+  virtual Status put_committed(const AttemptName& attempt, std::string_view bytes) = 0;
+  virtual Result<std::string> read_committed(const AttemptName& attempt) = 0;
+  /// The `deleting` marker of a group.
+  virtual Status put_deleting(const std::string& group) = 0;
+
+  virtual Status put_catalog_copy(std::uint64_t sequence, std::string_view bytes) = 0;
+  virtual Result<std::vector<std::uint64_t>> list_catalog_copies() = 0;  ///< ascending
+  virtual Result<std::string> read_catalog_copy(std::uint64_t sequence) = 0;
+  virtual Status remove_catalog_copy(std::uint64_t sequence) = 0;
+
+  virtual Result<TierUsage> usage() = 0;
+  /// Bytes that may be written before `cold.reserve_free` is touched.
+  virtual Result<std::uint64_t> available_bytes() = 0;
+};
+
+/// Page-aligned memory for I/O past the page cache. Move-only; empty when moved from.
+class AlignedBuffer {
+ public:
+  AlignedBuffer() = default;
+  explicit AlignedBuffer(std::size_t bytes);  ///< rounded up to 4096
+  AlignedBuffer(AlignedBuffer&& other) noexcept;
+  AlignedBuffer& operator=(AlignedBuffer&& other) noexcept;
+  ~AlignedBuffer();
+  std::byte* data() const { return data_; }
+  std::size_t size() const { return bytes_; }
+  ByteSpan span() const { return {data_, bytes_}; }
+
+ private:
+  std::byte* data_ = nullptr;
+  std::size_t bytes_ = 0;
+};
+
+}  // namespace steelyard::tiers
