@@ -15,6 +15,7 @@
 #include "base/limits.h"
 #include "base/status.h"
 #include "formats/identity.h"
+#include "formats/tensor_table.h"
 
 namespace steelyard::formats {
 
@@ -52,45 +53,6 @@ struct FileEntry {
   Digest sha256;
   std::vector<Piece> pieces;  ///< in file order; empty for an empty file
   bool operator==(const FileEntry&) const = default;
-};
-
-/// Where a whole tensor lies.
-struct TensorPlace {
-  std::uint32_t run = 0;
-  std::uint64_t offset = 0;
-  std::uint64_t bytes = 0;
-  bool operator==(const TensorPlace&) const = default;
-};
-
-/// One row of a TensorTable. Views point into the table (or, when adding, into the caller's memory).
-struct TensorRow {
-  std::string_view tensor_id;
-  std::string_view dtype;  ///< as in safetensors
-  std::span<const std::int64_t> shape;
-  std::string_view layout_fingerprint;
-  std::optional<TensorPlace> place;  ///< absent for tensors stored as fragments
-  std::optional<std::int64_t> layer_id;
-  std::optional<std::int64_t> expert_id;
-  std::vector<std::string_view> aliases;  ///< sorted
-};
-
-/// Tensors in columns: a million of them cost about 100 bytes each. Rows keep the order in which they were added until
-/// sort() puts them in tensor_id order.
-class TensorTable {
- public:
-  std::size_t size() const { return name_end_.size(); }
-  TensorRow row(std::size_t index) const;
-  void add(const TensorRow& row);
-  void reserve(std::size_t rows, std::size_t name_bytes);
-  /// By tensor_id, in byte order.
-  void sort();
-  /// Index of a tensor in a sorted table.
-  std::optional<std::size_t> find(std::string_view tensor_id) const;
-  bool operator==(const TensorTable& other) const;
-
- private:
-  // The columns: the developer of this file decides; keep them private.
-  std::vector<std::uint64_t> name_end_;
 };
 
 /// A box of a tensor that is stored cut.
