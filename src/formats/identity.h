@@ -34,12 +34,19 @@ struct Identity {
 Status validate(const Lineage& lineage);
 Status validate(const Identity& identity);
 
-/// Keeps `A-Z a-z 0-9 - _ . ~`, everything else as %XX upper-case: a bijection on byte strings.
+/// The rules of namespace, resource_id and revision for one of them; `field` is its name in messages.
+Status validate_name(std::string_view field, std::string_view text);
+
+/// Keeps `A-Z a-z 0-9 - _ . ~`, everything else as %XX upper-case: a bijection between byte strings and the texts that
+/// percent_decode takes.
 std::string percent_encode(std::string_view text);
+/// The inverse. INVALID_ARGUMENT, with the offset, for any text that percent_encode does not write: a byte that is not
+/// kept, a `%` without two upper-case hex digits, an escape of a byte that is kept.
+Result<std::string> percent_decode(std::string_view encoded);
 
 /// `weights/<namespace>/<resource_id>/<revision>/<weight_generation>/manifest`, text parts percent-encoded.
 std::string manifest_key(const Identity& identity);
-/// `<manifest key without /manifest>/payload/<8 digits>`.
+/// `<manifest key without /manifest>/payload/<8 digits>`; `index` is below 10^8.
 std::string payload_key(const Identity& identity, std::uint32_t index);
 
 /// SHA-256 over the five fields, framed (hash/framed.h); `weight:` + its hex is the payload group id.
