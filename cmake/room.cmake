@@ -10,7 +10,11 @@ if(SY_TESTS)
 endif()
 
 add_library(steelyard_flags INTERFACE)
-target_compile_options(steelyard_flags INTERFACE -Wall -Wextra -Wshadow -Wconversion -Werror)
+target_compile_options(steelyard_flags INTERFACE -Wall -Wextra -Wshadow -Wconversion)
+# clang's -Wconversion means more than gcc's; gcc is the compiler whose warnings are errors.
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  target_compile_options(steelyard_flags INTERFACE -Werror)
+endif()
 target_include_directories(steelyard_flags INTERFACE ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/include)
 
 function(sy_room name)

@@ -1,0 +1,66 @@
+# Every target may be run again without harm. `make quickstart` and `make test` start from a bare Debian 12 with git, make and
+# Python 3, and do all the set-up themselves.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+
+JOBS ?= $(shell nproc)
+PYTHON := .venv/bin/python
+CMAKE := cmake -G Ninja -S .
+MODEL ?=
+BENCH ?=
+FUZZ_SECONDS ?= 600
+SIM ?=
+
+help: ## what can be made
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
+
+setup: ## install what is missing: Debian packages (packages.apt) and .venv (requirements-dev.txt)
+	@tools/setup
+
+build: setup ## the program, as released: build/bin/steelyard
+	@mkdir -p build && $(CMAKE) -B build >build/configure.log 2>&1 || { cat build/configure.log; exit 1; }
+	@ninja -C build -j $(JOBS) steelyard
+
+quickstart: build ## import, list, inspect, verify and materialise a real checkpoint (MODEL=DIR: your own)
+	@tools/quickstart $(MODEL)
+
+test-programs: build
+	@ninja -C build -j $(JOBS)
+
+fuzz-programs: setup
+	@$(CMAKE) -B build/fuzz -DSY_FUZZ=ON -DCMAKE_C_COMPILER=clang -DCMAKE_CXX_COMPILER=clang++ >/dev/null
+	@ninja -C build/fuzz -j $(JOBS) fuzz-programs
+
+test: setup ## everything: lint, unit, conformance, scenario, crash, command-line and Python tests, simulation, brief fuzzing
+	@$(PYTHON) tools/run_tests.py
+
+lint: setup ## the rules of docs/architecture.md and CONTRIBUTING.md, and formatting
+	@$(PYTHON) tools/tidy.py
+
+format: setup ## clang-format on every C++ file
+	@git ls-files -co --exclude-standard '*.cc' '*.h' | xargs -r clang-format -i
+
+asan: setup ## unit and command-line tests under AddressSanitizer and UndefinedBehaviorSanitizer
+	@$(CMAKE) -B build/asan -DSY_SANITIZE=address >/dev/null
+	@ninja -C build/asan -j $(JOBS)
+	@ctest --test-dir build/asan --output-on-failure -j $(JOBS)
+	@STEELYARD_BIN=build/asan/bin/steelyard $(PYTHON) -m pytest -q tests/cli
+
+tsan: setup ## unit tests under ThreadSanitizer
+	@$(CMAKE) -B build/tsan -DSY_SANITIZE=thread >/dev/null
+	@ninja -C build/tsan -j $(JOBS)
+	@ctest --test-dir build/tsan --output-on-failure -j $(JOBS)
+
+fuzz: fuzz-programs ## every fuzz target for FUZZ_SECONDS (600) each
+	@STEELYARD_FUZZ_SECONDS=$(FUZZ_SECONDS) $(PYTHON) -m pytest -q -s tests/fuzz
+
+sim: test-programs ## the simulation alone; SIM='--gtest_filter=... ' or a seed in its environment replays
+	@build/bin/sim_test $(SIM)
+
+bench: build ## the figures of docs/performance.md; BENCH='--only import' for single rows
+	@$(PYTHON) bench/run.py $(BENCH)
+
+clean: ## remove what was built (not .venv)
+	@rm -rf build
+
+.PHONY: help setup build quickstart test-programs fuzz-programs test lint format asan tsan fuzz sim bench clean
