@@ -10,9 +10,9 @@ namespace steelyard {
 
 }  // namespace steelyard
 
-#define SY_CHECK(condition, message)                                                    \
-  do {                                                                                  \
-    if (!(condition)) [[unlikely]] {                                                    \
-      ::steelyard::check_failed(__FILE__, __LINE__, #condition, message);               \
-    }                                                                                   \
+#define SY_CHECK(condition, message)                                      \
+  do {                                                                    \
+    if (!(condition)) [[unlikely]] {                                      \
+      ::steelyard::check_failed(__FILE__, __LINE__, #condition, message); \
+    }                                                                     \
   } while (false)

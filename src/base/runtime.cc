@@ -1,27 +1,24 @@
 #include "base/runtime.h"
 
-#include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <sys/random.h>
-#include <sys/stat.h>
 #include <time.h>
-#include <unistd.h>
 
-#include <atomic>
+#include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <chrono>
 #include <condition_variable>
 #include <cstdlib>
-#include <cstring>
 #include <fstream>
 #include <mutex>
-#include <optional>
-#include <sstream>
+#include <system_error>
 #include <thread>
 #include <vector>
 
 #include "base/check.h"
+#include "base/faults.h"
+#include "base/process.h"
 
 namespace steelyard {
 namespace {
@@ -42,50 +39,24 @@ std::string first_line(const char* path) {
   return line;
 }
 
-/// What this process's time namespace adds to the host's CLOCK_MONOTONIC; 0 where there are no time namespaces.
-std::int64_t monotonic_offset_ns() {
-  std::ifstream in("/proc/self/timens_offsets");
-  std::string name;
-  std::int64_t seconds = 0;
-  std::int64_t nanoseconds = 0;
-  while (in >> name >> seconds >> nanoseconds) {
-    if (name == "monotonic" || name == "1") return seconds * kNsPerS + nanoseconds;
-  }
-  return 0;
-}
-
-/// Start time of a process in clock ticks since boot; absent if there is no such process, or only its zombie.
-std::optional<std::uint64_t> start_ticks_of(std::int64_t pid) {
-  std::ifstream in("/proc/" + std::to_string(pid) + "/stat");
-  std::string text;
-  if (!std::getline(in, text)) return std::nullopt;
-  // The command name stands in brackets and may hold anything, so fields are counted after the last bracket.
-  const auto bracket = text.rfind(')');
-  if (bracket == std::string::npos) return std::nullopt;
-  std::istringstream rest(text.substr(bracket + 1));
-  std::string field;
-  for (int number = 3; rest >> field; ++number) {
-    if (number == 3 && (field == "Z" || field == "X")) return std::nullopt;
-    if (number == 22) return std::strtoull(field.c_str(), nullptr, 10);
-  }
-  return std::nullopt;
-}
-
-ProcessIdentity identify_self(const std::string& boot_id) {
-  ProcessIdentity self;
-  char host[256] = {};
-  if (gethostname(host, sizeof host - 1) == 0) self.host = host;
-  self.boot_id = boot_id;
-  struct stat ns {};
-  if (stat("/proc/self/ns/pid", &ns) == 0) self.pid_namespace = ns.st_ino;
-  self.pid = getpid();
-  self.start_ticks = start_ticks_of(self.pid).value_or(0);
-  return self;
-}
+/// Longer waits are cut into pieces, so that no deadline overflows the clock of the standard library.
+constexpr std::int64_t kWaitPieceMs = 3'600'000;
 
 class ThreadTask final : public Task {
  public:
-  explicit ThreadTask(std::function<void()> body) : thread_(std::move(body)) {}
+  ThreadTask(std::string_view name, std::function<void()> body) {
+    // The kernel keeps 15 bytes of a thread's name.
+    auto run = [short_name = std::string(name.substr(0, 15)), body = std::move(body)] {
+      pthread_setname_np(pthread_self(), short_name.c_str());
+      body();
+    };
+    try {
+      thread_ = std::thread(std::move(run));
+    } catch (const std::system_error& error) {
+      check_failed(__FILE__, __LINE__, "spawn",
+                   "no thread could be started (raise the limit of threads): " + std::string(error.what()));
+    }
+  }
   ~ThreadTask() override { join(); }
   void join() override {
     if (thread_.joinable()) thread_.join();
@@ -106,9 +77,9 @@ class ThreadEvent final : public Event {
   bool wait_until(std::int64_t deadline_mono_ms) override {
     std::unique_lock lock(mutex_);
     while (!set_) {
-      const std::int64_t left = deadline_mono_ms - runtime_.mono_ms();
-      if (left <= 0) return false;
-      changed_.wait_for(lock, std::chrono::milliseconds(left));
+      const std::int64_t now = runtime_.mono_ms();
+      if (deadline_mono_ms <= now) return false;
+      changed_.wait_for(lock, std::chrono::milliseconds(std::min(deadline_mono_ms - now, kWaitPieceMs)));
     }
     return true;
   }
@@ -120,67 +91,17 @@ class ThreadEvent final : public Event {
   bool set_ = false;
 };
 
-struct FaultRule {
-  enum class Action { kKill, kStop, kTrace, kErrno } action = Action::kKill;
-  int error_number = 0;
-  std::string point;
-  bool prefix = false;
-  std::uint64_t at_pass = 0;  ///< 0: every pass
-  std::uint64_t passes = 0;
-
-  bool matches(std::string_view name) const { return prefix ? name.starts_with(point) : name == point; }
-};
-
-int errno_by_name(std::string_view name) {
-  static constexpr struct {
-    std::string_view name;
-    int number;
-  } kNames[] = {{"ENOSPC", ENOSPC}, {"EIO", EIO},       {"EACCES", EACCES},   {"EROFS", EROFS},        {"EMLINK", EMLINK},
-                {"EPERM", EPERM},   {"EXDEV", EXDEV},   {"EINVAL", EINVAL},   {"ENOTSUP", ENOTSUP},    {"ETIMEDOUT", ETIMEDOUT}};
-  for (const auto& entry : kNames) {
-    if (entry.name == name) return entry.number;
-  }
-  check_failed(__FILE__, __LINE__, "STEELYARD_FAULT", "unknown action in a fault rule");
-}
-
-FaultRule parse_rule(std::string_view text) {
-  const auto at = text.find('@');
-  SY_CHECK(at != std::string_view::npos, "a rule of STEELYARD_FAULT is ACTION@POINT[#N]");
-  const std::string_view action = text.substr(0, at);
-  std::string_view point = text.substr(at + 1);
-  FaultRule rule;
-  if (const auto hash = point.find('#'); hash != std::string_view::npos) {
-    const std::string_view number = point.substr(hash + 1);
-    std::from_chars(number.data(), number.data() + number.size(), rule.at_pass);
-    point = point.substr(0, hash);
-  }
-  if (point.ends_with('*')) {
-    rule.prefix = true;
-    point.remove_suffix(1);
-  }
-  rule.point = point;
-  if (action == "kill" || action == "stop") {
-    rule.action = action == "kill" ? FaultRule::Action::kKill : FaultRule::Action::kStop;
-    if (rule.at_pass == 0) rule.at_pass = 1;
-  } else if (action == "trace") {
-    rule.action = FaultRule::Action::kTrace;
-    rule.prefix = true;
-    rule.point.clear();
-  } else {
-    rule.action = FaultRule::Action::kErrno;
-    rule.error_number = errno_by_name(action);
-  }
-  return rule;
-}
-
 class RealRuntime final : public Runtime {
  public:
   RealRuntime()
-      : offset_ns_(monotonic_offset_ns()),
+      : offset_ns_(process::own_time_offsets().monotonic_ns),
         epoch_(first_line("/proc/sys/kernel/random/boot_id")),
-        self_(identify_self(epoch_)) {
+        self_(process::identify_self(epoch_)) {
     if (const char* rules = std::getenv("STEELYARD_FAULT"); rules != nullptr && *rules != '\0') arm(rules);
   }
+
+  /// The child of a fork is another process.
+  void identify_again() { self_ = process::identify_self(epoch_); }
 
   std::int64_t mono_ms() override { return (clock_ns(CLOCK_MONOTONIC) - offset_ns_) / kNsPerMs; }
   std::int64_t mono_ns() override { return clock_ns(CLOCK_MONOTONIC); }
@@ -200,26 +121,17 @@ class RealRuntime final : public Runtime {
     std::this_thread::sleep_for(std::chrono::milliseconds(duration_ms));
   }
   std::unique_ptr<Event> make_event() override { return std::make_unique<ThreadEvent>(*this); }
-  std::unique_ptr<Task> spawn(std::string_view /*name*/, std::function<void()> body) override {
-    return std::make_unique<ThreadTask>(std::move(body));
+  std::unique_ptr<Task> spawn(std::string_view name, std::function<void()> body) override {
+    return std::make_unique<ThreadTask>(name, std::move(body));
   }
 
   const ProcessIdentity& self() override { return self_; }
-  bool provably_gone(const ProcessIdentity& process) override {
-    if (process.pid <= 0 || process.boot_id != epoch_ || epoch_.empty()) return false;
-    if (process.pid_namespace != self_.pid_namespace || self_.pid_namespace == 0) return false;
-    if (start_ticks_of(self_.pid) != self_.start_ticks) return false;  // /proc does not show what it should
-    const auto ticks = start_ticks_of(process.pid);
-    return !ticks.has_value() || *ticks != process.start_ticks;
-  }
+  bool provably_gone(const ProcessIdentity& process) override { return process::provably_gone(process, self_); }
 
  protected:
   int point_armed(const char* name) override {
     const std::lock_guard lock(fault_mutex_);
-    for (FaultRule& rule : rules_) {
-      if (!rule.matches(name)) continue;
-      ++rule.passes;
-      if (rule.at_pass != 0 && rule.passes != rule.at_pass) continue;
+    for (const FaultRule& rule : rules_acting_on(rules_, name)) {
       switch (rule.action) {
         case FaultRule::Action::kKill:
           raise(SIGKILL);
@@ -238,12 +150,10 @@ class RealRuntime final : public Runtime {
   }
 
  private:
-  void arm(std::string_view rules) {
-    while (!rules.empty()) {
-      const auto comma = rules.find(',');
-      rules_.push_back(parse_rule(rules.substr(0, comma)));
-      rules = comma == std::string_view::npos ? std::string_view() : rules.substr(comma + 1);
-    }
+  void arm(std::string_view text) {
+    auto rules = parse_fault_rules(text);
+    SY_CHECK(rules.ok(), "STEELYARD_FAULT: " + rules.status().to_string());
+    rules_ = std::move(rules).value();
     faults_armed_ = true;
   }
 
@@ -269,8 +179,12 @@ std::string Runtime::random_hex(std::size_t bytes) {
 }
 
 Runtime& real_runtime() {
-  static RealRuntime runtime;
-  return runtime;
+  static RealRuntime* const runtime = [] {
+    static RealRuntime only;
+    pthread_atfork(nullptr, nullptr, [] { only.identify_again(); });
+    return &only;
+  }();
+  return *runtime;
 }
 
 }  // namespace steelyard

@@ -23,7 +23,9 @@ struct ProcessIdentity {
   std::string boot_id;
   std::uint64_t pid_namespace = 0;  ///< inode of /proc/self/ns/pid
   std::int64_t pid = 0;
-  std::uint64_t start_ticks = 0;  ///< field 22 of /proc/<pid>/stat
+  /// Field 22 of /proc/<pid>/stat without the reader's time-namespace offset, so equal for all readers but for the
+  /// rounding to a tick; 0: not known.
+  std::uint64_t start_ticks = 0;
   bool operator==(const ProcessIdentity&) const = default;
 };
 
@@ -34,12 +36,12 @@ class Task {
   virtual void join() = 0;
 };
 
-/// A flag that can be waited for. Once set it stays set.
+/// A flag that can be waited for. Once set it stays set. It must outlive every call of its methods, set() too.
 class Event {
  public:
   virtual ~Event() = default;
   virtual void set() = 0;
-  /// True when it was set before the deadline (Runtime::mono_ms).
+  /// True when it was set before the deadline (Runtime::mono_ms). INT64_MAX waits for ever.
   virtual bool wait_until(std::int64_t deadline_mono_ms) = 0;
 };
 
@@ -66,7 +68,7 @@ class Runtime {
 
   virtual const ProcessIdentity& self() = 0;
   /// True only if the process cannot be alive: same boot id and pid namespace as ours, and no process of that pid and
-  /// start time. False when in doubt.
+  /// start time, or only its zombie. False when in doubt.
   virtual bool provably_gone(const ProcessIdentity& process) = 0;
 
   /// A named fault point. Returns 0, or the errno that the caller must pretend its system call returned. A test may
@@ -83,7 +85,8 @@ class Runtime {
 /// STEELYARD_FAULT arms fault points in it, for tests: rules separated by `,`, each `ACTION@POINT[#N]` where ACTION is
 /// `kill` (SIGKILL to itself), `stop` (SIGSTOP), `trace` (POINT is ignored; every point passed is written to the file
 /// named by STEELYARD_FAULT_TRACE, one name a line) or an errno name (ENOSPC EIO EACCES EROFS EMLINK EPERM EXDEV
-/// EINVAL ENOTSUP ETIMEDOUT); POINT may end in `*`; N is the number of the pass, from 1, at which it acts (errno rules without N act on every pass).
+/// EINVAL ENOTSUP ETIMEDOUT); POINT may end in `*`; N is the number of the pass, from 1, at which it acts (errno rules
+/// without N act on every pass).
 Runtime& real_runtime();
 
 }  // namespace steelyard

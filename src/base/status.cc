@@ -78,8 +78,7 @@ std::string_view code_name(Code code) {
 }
 
 Status::Status(Code code, std::string message, std::string hint)
-    : rep_(code == Code::kOk ? nullptr
-                             : std::make_unique<Rep>(Rep{code, std::move(message), std::move(hint)})) {}
+    : rep_(code == Code::kOk ? nullptr : std::make_unique<Rep>(Rep{code, std::move(message), std::move(hint)})) {}
 
 Status::Status(const Status& other) : rep_(other.rep_ ? std::make_unique<Rep>(*other.rep_) : nullptr) {}
 

@@ -88,7 +88,7 @@ Status errno_status(int error_number, std::string_view call, std::string_view pa
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : state_(std::in_place_index<1>, std::move(value)) {}  // NOLINT(google-explicit-constructor)
+  Result(T value) : state_(std::in_place_index<1>, std::move(value)) {}        // NOLINT(google-explicit-constructor)
   Result(Status status) : state_(std::in_place_index<0>, std::move(status)) {  // NOLINT(google-explicit-constructor)
     SY_CHECK(!std::get<0>(state_).ok(), "a Result made of an OK status has no value");
   }
@@ -131,16 +131,16 @@ class [[nodiscard]] Result {
 #define SY_CONCAT(a, b) SY_CONCAT_INNER(a, b)
 
 /// Leaves the function with the status of `expr` if it is an error.
-#define SY_RETURN_IF_ERROR(expr)                        \
-  do {                                                  \
-    if (auto sy_status_ = (expr); !sy_status_.ok()) {   \
+#define SY_RETURN_IF_ERROR(expr)                         \
+  do {                                                   \
+    if (auto sy_status_ = (expr); !sy_status_.ok()) {    \
       return ::steelyard::Status(std::move(sy_status_)); \
-    }                                                   \
+    }                                                    \
   } while (false)
 
 /// `SY_ASSIGN_OR_RETURN(auto x, f())`: x is the value of f(), or the function ends with f()'s status.
 #define SY_ASSIGN_OR_RETURN(lhs, expr) SY_ASSIGN_OR_RETURN_IMPL(SY_CONCAT(sy_result_, __LINE__), lhs, expr)
-#define SY_ASSIGN_OR_RETURN_IMPL(result, lhs, expr)         \
-  auto result = (expr);                                     \
-  if (!result.ok()) return std::move(result).status();      \
+#define SY_ASSIGN_OR_RETURN_IMPL(result, lhs, expr)    \
+  auto result = (expr);                                \
+  if (!result.ok()) return std::move(result).status(); \
   lhs = std::move(result).value()

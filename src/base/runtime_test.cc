@@ -1,0 +1,100 @@
+#include "base/runtime.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <set>
+#include <vector>
+
+#include "base/process.h"
+
+namespace steelyard {
+namespace {
+
+TEST(RealRuntime, AnEventStaysSet) {
+  Runtime& runtime = real_runtime();
+  const auto event = runtime.make_event();
+  EXPECT_FALSE(event->wait_until(runtime.mono_ms()));
+  EXPECT_FALSE(event->wait_until(runtime.mono_ms() - 1));
+  EXPECT_FALSE(event->wait_until(INT64_MIN));
+  EXPECT_FALSE(event->wait_until(runtime.mono_ms() + 2));
+  event->set();
+  event->set();
+  EXPECT_TRUE(event->wait_until(INT64_MIN));
+  EXPECT_TRUE(event->wait_until(INT64_MAX));
+}
+
+TEST(RealRuntime, SetWakesEveryWaiterHoweverFarItsDeadline) {
+  Runtime& runtime = real_runtime();
+  const auto event = runtime.make_event();
+  std::atomic<int> woken = 0;
+  {
+    std::vector<std::unique_ptr<Task>> tasks;
+    for (int i = 0; i < 3; ++i) {
+      tasks.push_back(runtime.spawn("waiter", [&] {
+        if (event->wait_until(INT64_MAX)) ++woken;
+      }));
+    }
+    event->set();
+  }
+  EXPECT_EQ(woken, 3);
+}
+
+TEST(RealRuntime, JoinWaitsForTheBodyAndMayBeRepeated) {
+  std::atomic<bool> done = false;
+  const auto task = real_runtime().spawn("a name longer than the kernel keeps", [&] { done = true; });
+  task->join();
+  EXPECT_TRUE(done);
+  task->join();
+}
+
+TEST(RealRuntime, TheDestructorJoins) {
+  std::atomic<bool> done = false;
+  real_runtime().spawn("t", [&] { done = true; });
+  EXPECT_TRUE(done);
+}
+
+TEST(RealRuntime, ClocksAdvance) {
+  Runtime& runtime = real_runtime();
+  const std::int64_t ms = runtime.mono_ms();
+  const std::int64_t ns = runtime.mono_ns();
+  runtime.sleep_ms(2);
+  EXPECT_GE(runtime.mono_ms(), ms + 2);
+  EXPECT_GE(runtime.mono_ns(), ns + 2'000'000);
+  runtime.sleep_ms(0);
+  runtime.sleep_ms(-5);
+  EXPECT_GT(runtime.wall_ms(), 1'600'000'000'000);
+  EXPECT_EQ(runtime.epoch().size(), 36U);
+}
+
+TEST(RealRuntime, RandomHexIsLongAndNeverTheSame) {
+  std::set<std::string> seen;
+  for (int i = 0; i < 100; ++i) seen.insert(real_runtime().random_hex(8));
+  EXPECT_EQ(seen.size(), 100U);
+  EXPECT_EQ(seen.begin()->size(), 16U);
+  EXPECT_EQ(real_runtime().random_hex(0), "");
+}
+
+TEST(RealRuntime, AForkedChildIsAnotherProcess) {
+  const ProcessIdentity parent = real_runtime().self();
+  EXPECT_EQ(parent.pid, getpid());
+  EXPECT_NE(parent.start_ticks, 0U);
+  const pid_t child = fork();
+  if (child == 0) {
+    const bool right = real_runtime().self().pid == getpid() && real_runtime().self().boot_id == parent.boot_id &&
+                       !real_runtime().provably_gone(parent);
+    _exit(right ? 7 : 1);
+  }
+  int state = 0;
+  ASSERT_EQ(waitpid(child, &state, 0), child);
+  EXPECT_TRUE(WIFEXITED(state) && WEXITSTATUS(state) == 7);
+  ProcessIdentity gone = parent;
+  gone.pid = child;
+  EXPECT_TRUE(real_runtime().provably_gone(gone));
+  EXPECT_FALSE(real_runtime().provably_gone(parent));
+}
+
+}  // namespace
+}  // namespace steelyard
