@@ -17,9 +17,9 @@ struct Prepared {
 
 class WeightMetadataStore {
  public:
-  /// Judges `command` against `view` at `now`. `view.sequence() + 1` is the sequence its entries will get. When `now.epoch`
-  /// is not the state's, the entries begin with EPOCH_BEGUN and the re-armed writers and leases, and the command is
-  /// judged after them. Deterministic: same arguments, same result, byte for byte.
+  /// Judges `command` against `view` at `now`. `view.sequence() + 1` is the sequence its entries will get. When
+  /// `now.epoch` is not the state's, the entries begin with EPOCH_BEGUN and the re-armed writers and leases, and the
+  /// command is judged after them. Deterministic: same arguments, same result, byte for byte.
   static Result<Prepared> prepare(const StateView& view, const Command& command, const Now& now);
 };
 
@@ -44,19 +44,19 @@ LeaseLife life_of(const Writer& writer, const EpochState& epoch, const Now& now)
 /// Live leases of a revision, by lease id.
 Result<std::vector<Lease>> live_leases_of(const StateView& view, const Identity& identity, const Now& now);
 /// Live leases of a tenant and namespace.
-Result<std::vector<Lease>> live_leases_in(const StateView& view, std::string_view tenant_id, std::string_view namespace_id,
-                                          const Now& now);
+Result<std::vector<Lease>> live_leases_in(const StateView& view, std::string_view tenant_id,
+                                          std::string_view namespace_id, const Now& now);
 
 struct ListQuery {
   std::string tenant_id;
   std::string namespace_id;
   std::optional<std::string> resource_id;
-  bool all = false;                     ///< every state; otherwise `states`, or READY and DEGRADED when that is empty
+  bool all = false;  ///< every state; otherwise `states`, or READY and DEGRADED when that is empty
   std::vector<Availability> states;
-  Labels labels;                        ///< all must be there
-  bool newest = false;                  ///< the highest commit of each resource
+  Labels labels;        ///< all must be there
+  bool newest = false;  ///< the highest commit of each resource
   std::size_t limit = 100;
-  std::string page_token;               ///< of this query, or empty
+  std::string page_token;  ///< of this query, or empty
 };
 struct ListPage {
   std::vector<RevisionRecord> records;

@@ -1,7 +1,8 @@
 // The state as an ordered map of rows, and the entries that change it.
 //
 // State = the entries applied in order. Every view (memory, SQLite rows, a restored snapshot, later etcd) is the same
-// map, so all views are equal byte for byte: export_canonical() of one equals that of another.
+// map, so all views are equal byte for byte: export_canonical() of one equals that of another. memory_state.h has the
+// view in memory, overlay.h the view of changes that are not applied yet.
 #pragma once
 
 #include <cstdint>
@@ -46,20 +47,19 @@ struct Entry {
 /// index rows. CORRUPT for a malformed entry, UNAVAILABLE "newer" for an unknown type (refused, never skipped).
 Result<std::vector<RowChange>> changes_of(const Entry& entry);
 
-/// Checks the entries of the append `sequence` against the state before it: generation steps by one, immutability, legal
-/// edges, sequence references. CORRUPT naming the entry. For replay, recovery and tests; Prepare's results always pass.
+/// Checks the entries of the append `sequence` against the state before it: generation steps by one, immutability,
+/// legal edges, sequence references. CORRUPT naming the entry. For replay, recovery and tests; Prepare's results always
+/// pass.
 Status check_entries(const StateView& before, std::uint64_t sequence, const std::vector<Entry>& entries);
 
 /// Every row, in key order, in one deterministic encoding: proves that two views are equal.
 Result<std::string> export_canonical(const StateView& view);
 
-/// The state in memory: std::map. Thread-compatible.
-class MemoryState;
-
 /// Snapshot section `weight_metadata` (docs/formats/op-log.md). Load validates every row like replay does and gives all
 /// rows, or an error that changes nothing.
 inline constexpr std::string_view kSnapshotSection = "weight_metadata";
 Result<std::string> save_section(const StateView& view);
+/// CORRUPT for a damaged or illegal section, UNAVAILABLE for one of a newer version.
 Result<std::vector<RowChange>> load_section(std::string_view section);
 
 }  // namespace steelyard::metadata

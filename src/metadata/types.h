@@ -1,9 +1,11 @@
-// The records of the control plane. Plain values; their stored form is protobuf (metadata/codec.h, docs/formats/op-log.md).
+// The records of the control plane. Plain values; their stored form is protobuf (metadata/codec.h,
+// docs/formats/op-log.md), and metadata/validate.h says which values are legal.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -39,7 +41,7 @@ struct Now {
 using Labels = std::vector<std::pair<std::string, std::string>>;  ///< sorted by key, unique
 
 struct Policy {
-  Residency prefer = Residency::kCold;           ///< HOT, COLD or MIXED
+  Residency prefer = Residency::kCold;            ///< HOT, COLD or MIXED
   std::optional<std::uint32_t> ratio_millionths;  ///< 1..999,999, only with MIXED
   PolicyMode mode = PolicyMode::kManual;
   bool operator==(const Policy&) const = default;
@@ -99,7 +101,7 @@ struct RevisionRecord {
   std::uint32_t import_attempt = 0;             ///< raised by every takeover, fixed for ever by Commit
   std::string manifest_key;
   std::string payload_group_id;
-  GroupSummary summary;   ///< the committed one; before Commit the hint of Begin, or zero
+  GroupSummary summary;             ///< the committed one; before Commit the hint of Begin, or zero
   std::uint64_t begin_seq = 0;      ///< log sequence of the first Begin
   std::uint64_t committed_seq = 0;  ///< log sequence of Commit, 0 before
   std::int64_t created_at_ms = 0;
@@ -110,9 +112,11 @@ struct RevisionRecord {
   std::vector<Operation> finished_operations;  ///< the last 16, oldest first
   std::vector<AppliedRequest> applied;         ///< newest of each kind commit, abort, delete, policy
   DamageReport damage;
-  std::string hot_instance;  ///< id of the memory instance in which the hot members were observed; empty: none
-  bool drain = false;        ///< DELETING waits for leases
-  std::int64_t deleting_since_ms = 0;
+  std::string hot_instance;       ///< id of the memory instance in which the hot members were observed; empty: none
+  std::uint64_t hot_members = 0;  ///< how many were observed there; only with an instance
+  bool drain = false;             ///< DELETING waits for leases
+  std::int64_t availability_since_ms = 0;  ///< wall time of the last change of availability; for messages
+  std::uint64_t deleted_seq = 0;           ///< log sequence that made it DELETED, 0 before
   bool operator==(const RevisionRecord&) const = default;
 };
 
@@ -120,13 +124,14 @@ struct RevisionRecord {
 struct Writer {
   Identity identity;
   std::uint32_t import_attempt = 0;
-  std::string token;  ///< 32 hex digits; empty once given back
+  std::string token;   ///< 32 hex digits; empty once given back
   std::string holder;  ///< for people: "host (pid 12)"
   ProcessIdentity process;
   std::int64_t ttl_ms = 0;
-  std::string epoch;               ///< the clock that granted it
+  std::string epoch;                 ///< the clock that granted it
   std::int64_t granted_mono_ms = 0;  ///< last Begin or Renew
   std::int64_t granted_wall_ms = 0;  ///< for messages
+  std::int64_t idle_before_ms = 0;   ///< time without renewal that older epochs counted
   bool operator==(const Writer&) const = default;
 };
 
@@ -138,8 +143,9 @@ struct Lease {
   std::string nonce;
   std::int64_t ttl_ms = 0;
   std::string epoch;
-  std::int64_t expires_mono_ms = 0;  ///< by the clock of `epoch`
-  ProcessIdentity process;           ///< for people and for `doctor`
+  std::int64_t expires_mono_ms = 0;          ///< by the clock of `epoch`
+  std::int64_t renewable_until_mono_ms = 0;  ///< set while a delete drains: no renewal goes past it; 0: no bound
+  ProcessIdentity process;                   ///< for people and for `doctor`
   bool operator==(const Lease&) const = default;
 };
 
@@ -150,11 +156,38 @@ struct Watermark {
   bool operator==(const Watermark&) const = default;
 };
 
+/// Who runs the active operation of a revision, and how far it is. A row of its own: progress moves no generation.
+struct Runner {
+  Identity identity;
+  std::string operation_id;
+  std::uint32_t run_attempt = 0;  ///< raised by every takeover
+  std::string token;              ///< 32 hex digits; empty once given back
+  std::string holder;
+  ProcessIdentity process;
+  std::int64_t ttl_ms = 0;
+  std::string epoch;
+  std::int64_t granted_mono_ms = 0;
+  std::uint64_t processed_members = 0;
+  std::uint64_t processed_bytes = 0;
+  std::string message;
+  bool operator==(const Runner&) const = default;
+};
+
+/// When a revision was last used, for policies.
+struct Access {
+  Identity identity;
+  std::string epoch;
+  std::int64_t mono_ms = 0;
+  std::int64_t wall_ms = 0;
+  bool operator==(const Access&) const = default;
+};
+
 /// The clock epoch that leases are judged by.
 struct EpochState {
   std::string epoch;
   std::int64_t begun_mono_ms = 0;
-  std::uint64_t ordinal = 0;  ///< 1 for the first
+  std::uint64_t ordinal = 0;      ///< 1 for the first, 0 before any
+  std::int64_t last_mono_ms = 0;  ///< the last instant of the epoch that the log knows; a row of its own
   bool operator==(const EpochState&) const = default;
 };
 
