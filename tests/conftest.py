@@ -12,129 +12,13 @@ STEELYARD_BIN names the binary (default build/bin/steelyard).
 
 from __future__ import annotations
 
-import json
 import os
-import signal
-import subprocess
-import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-
-DEFAULT_TIMEOUT_S = 120
-
-
-def binary() -> Path:
-    """The program under test."""
-    return Path(os.environ.get("STEELYARD_BIN", ROOT / "build" / "bin" / "steelyard")).resolve()
-
-
-@dataclass
-class Run:
-    """What a finished command said. `code` is negative for a signal, as in subprocess."""
-
-    args: list[str]
-    code: int
-    stdout_bytes: bytes
-    stderr: str
-    seconds: float = 0.0
-
-    @property
-    def stdout(self) -> str:
-        return self.stdout_bytes.decode("utf-8", "surrogateescape")
-
-    @property
-    def lines(self) -> list[str]:
-        return self.stdout.splitlines()
-
-    @property
-    def last(self) -> str:
-        """The last line of stdout: the ref of an import, the path of a materialise."""
-        return self.lines[-1] if self.lines else ""
-
-    def json(self):
-        return json.loads(self.stdout)
-
-    def error(self) -> dict:
-        """`{"code", "message", "hint"}` from the last line of stderr."""
-        return json.loads(self.stderr.splitlines()[-1])["error"]
-
-    def explain(self) -> str:
-        return f"$ {' '.join(self.args)}\nexit {self.code}\n--- stdout\n{self.stdout[-4000:]}\n--- stderr\n{self.stderr[-4000:]}"
-
-
-class Steelyard:
-    """Runs the binary with one store and an environment of its own."""
-
-    def __init__(self, store: Path, home: Path, env: dict[str, str] | None = None):
-        self.store = Path(store)
-        self.home = Path(home)
-        self.home.mkdir(parents=True, exist_ok=True)
-        self.extra_env = dict(env or {})
-
-    def environment(self, **more: str) -> dict[str, str]:
-        env = {
-            "PATH": os.environ.get("PATH", "/usr/bin:/bin"),
-            "HOME": str(self.home),
-            "TMPDIR": os.environ.get("TMPDIR", "/tmp"),
-            "LC_ALL": "C.UTF-8",
-            "TZ": "UTC",
-            "STEELYARD_STORE": str(self.store),
-            # The reserve is a share of the machine's disk; a test's store is small and must not depend on it.
-            "STEELYARD_COLD_RESERVE_FREE": "0",
-        }
-        for name in ("ASAN_OPTIONS", "TSAN_OPTIONS", "UBSAN_OPTIONS", "LSAN_OPTIONS"):
-            if name in os.environ:
-                env[name] = os.environ[name]
-        env.update(self.extra_env)
-        env.update(more)
-        return env
-
-    def at(self, store: Path, **env: str) -> "Steelyard":
-        """The same runner on another store."""
-        return Steelyard(store, self.home, {**self.extra_env, **env})
-
-    def start(self, *args, env: dict[str, str] | None = None, wrapper=(), **popen) -> subprocess.Popen:
-        """Starts the binary; the caller waits for it."""
-        command = [*map(str, wrapper), str(binary()), *map(str, args)]
-        popen.setdefault("stdin", subprocess.DEVNULL)
-        popen.setdefault("stdout", subprocess.PIPE)
-        popen.setdefault("stderr", subprocess.PIPE)
-        return subprocess.Popen(command, env=self.environment(**(env or {})), **popen)
-
-    def run(self, *args, env=None, wrapper=(), input: bytes | None = None, timeout: float = DEFAULT_TIMEOUT_S, **popen) -> Run:
-        """Runs the binary and returns what it did, whatever the exit code."""
-        if input is not None:
-            popen["stdin"] = subprocess.PIPE
-        process = self.start(*args, env=env, wrapper=wrapper, **popen)
-        try:
-            out, err = process.communicate(input=input, timeout=timeout)
-        except subprocess.TimeoutExpired:
-            process.send_signal(signal.SIGKILL)
-            out, err = process.communicate()
-            pytest.fail(f"no end after {timeout} s: {' '.join(map(str, args))}\n{(err or b'').decode(errors='replace')[-4000:]}")
-        return Run(["steelyard", *map(str, args)], process.returncode, out or b"", (err or b"").decode("utf-8", "surrogateescape"))
-
-    def __call__(self, *args, code: int | tuple[int, ...] = 0, **options) -> Run:
-        """Runs the binary and fails the test when the exit code is another one."""
-        result = self.run(*args, **options)
-        wanted = code if isinstance(code, tuple) else (code,)
-        assert result.code in wanted, f"wanted exit {code}\n{result.explain()}"
-        return result
-
-    def json(self, *args, code: int | tuple[int, ...] = 0, **options):
-        """Runs with --json and returns the parsed document."""
-        return self("--json", *args, code=code, **options).json()
-
-    def error(self, *args, code: int | tuple[int, ...], **options) -> dict:
-        """Runs with --json, wants that exit code, returns the error document."""
-        result = self("--json", *args, code=code, **options)
-        assert result.stdout == "", result.explain()
-        return result.error()
+from lib.checkpoints import make_checkpoint
+from lib.runner import Steelyard, binary
 
 
 @pytest.fixture
@@ -153,14 +37,10 @@ def steelyard(tmp_path: Path, store_path: Path) -> Steelyard:
 @pytest.fixture
 def checkpoint(tmp_path: Path) -> Path:
     """A small sharded checkpoint with a nested component."""
-    from lib.checkpoints import make_checkpoint
-
     return make_checkpoint(tmp_path / "checkpoint", nested=True)
 
 
 @pytest.fixture
-def unprivileged():
-    """Keyword arguments for run() that make the binary a user without root's powers, or a skip with the reason."""
-    if os.geteuid() != 0:
-        return {}
-    return {"user": 65534, "group": 65534, "extra_groups": []}
+def unprivileged() -> dict:
+    """Arguments of run() that take root's powers away: permissions matter then."""
+    return {"user": 65534, "group": 65534, "extra_groups": []} if os.geteuid() == 0 else {}

@@ -1,0 +1,121 @@
+"""The program is killed at every fault point, and at random moments. Nothing half visible, and the same command again succeeds."""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import time
+
+import pytest
+
+from crash import harness
+from lib.checkpoints import tree_bytes, tree_digests
+
+
+def test_an_import_passes_points(steelyard, source, tmp_path):
+    """Were there none, the tests below would test nothing."""
+    points = set(harness.trace(steelyard, tmp_path, *harness.import_args(source)))
+    for area in ("import.", "tier.", "log."):
+        assert any(name.startswith(area) for name in points), sorted(points)
+    assert len(points) >= 10
+
+
+def test_killed_at_a_point(steelyard, source, tmp_path, import_pass):
+    point, number = import_pass
+    killed = steelyard.run(*harness.import_args(source), env={"STEELYARD_FAULT": f"kill@{point}#{number}"})
+    # Threads may pass a point fewer times in another run; then the import is simply done.
+    assert killed.code in (-signal.SIGKILL, 0), killed.explain()
+    published = killed.code == 0 or (steelyard.store.exists() and harness.revisions(steelyard) != [])
+    if published:
+        # Killed after the commit: it is there and whole, and importing it again is refused.
+        assert [one["availability"] for one in harness.revisions(steelyard)] == ["READY"]
+        steelyard.error(*harness.import_args(source, harness.REF + "#1"), code=4)
+        harness.assert_whole(steelyard, source, tmp_path)
+        return
+    harness.assert_nothing_half_visible(steelyard)
+    done = harness.import_until_done(steelyard, source)
+    assert done["revision"]["weight_generation"] == 1, "an interrupted generation is continued"
+    harness.assert_whole(steelyard, source, tmp_path)
+    harness.assert_no_strays(steelyard.store, done["stats"]["payload_objects"])
+
+
+def test_killed_twice_in_a_row(steelyard, source, tmp_path, import_point):
+    """An import that resumes is killed again; the third one succeeds."""
+    for _ in range(2):
+        killed = steelyard.run(*harness.import_args(source), env={"STEELYARD_FAULT": f"kill@{import_point}"})
+        if killed.code != -signal.SIGKILL or harness.revisions(steelyard):
+            break
+        harness.assert_nothing_half_visible(steelyard)
+    if harness.revisions(steelyard) == []:
+        harness.import_until_done(steelyard, source)
+    harness.assert_whole(steelyard, source, tmp_path)
+
+
+@pytest.mark.slow
+def test_killed_at_random_moments(steelyard, tmp_path):
+    """Forty imports of a larger checkpoint, each killed after a seeded delay."""
+    source = harness.small_checkpoint(tmp_path / "source", mib_per_shard=24)
+    begin = time.monotonic()
+    steelyard.at(tmp_path / "timing")(*harness.import_args(source))
+    whole_s = time.monotonic() - begin
+    rng = random.Random(20)
+    outcomes = {"killed": 0, "done": 0}
+    for round_number in range(40):
+        runner = steelyard.at(tmp_path / f"store-{round_number % 4}")
+        ref = f"model-{round_number}@main"
+        before = [one["ref"] for one in harness.revisions(runner)] if runner.store.exists() else []
+        process = runner.start(*harness.import_args(source, ref))
+        try:
+            process.wait(timeout=rng.uniform(0, whole_s))
+        except subprocess.TimeoutExpired:
+            process.kill()
+        process.communicate()
+        outcomes["killed" if process.returncode == -signal.SIGKILL else "done"] += 1
+        after = [one["ref"] for one in harness.revisions(runner)] if runner.store.exists() else []
+        assert after in (before, before + [f"{ref}#1"]), f"round {round_number}"
+        if after == before:
+            harness.import_until_done(runner, source, ref)
+        assert runner.json("verify", ref)["ok"], f"round {round_number}"
+    assert outcomes["killed"] >= 10, outcomes
+    for number in range(4):
+        harness.assert_no_strays(tmp_path / f"store-{number}")
+
+
+def test_five_kills_leave_no_more_than_one_import(steelyard, source, tmp_path):
+    """Disk usage after five kills and one success is that of a success alone."""
+    points = harness.passes_to_try(harness.trace(steelyard.at(tmp_path / "clean"), tmp_path, *harness.import_args(source)))
+    tier_points = [(name, number) for name, number in points if name.startswith("tier.")]
+    for name, number in random.Random(3).choices(tier_points, k=5):
+        steelyard.run(*harness.import_args(source), env={"STEELYARD_FAULT": f"kill@{name}#{number}"})
+    if not harness.revisions(steelyard):
+        harness.import_until_done(steelyard, source)
+    clean = tree_bytes(harness.groups_folder(tmp_path / "clean").parent / "groups")
+    assert tree_bytes(harness.groups_folder(steelyard.store)) <= clean + 65536
+
+
+def test_a_killed_materialize_shows_nothing(steelyard, source, tmp_path, materialize_pass):
+    point, number = materialize_pass
+    steelyard(*harness.import_args(source))
+    target = tmp_path / "out"
+    killed = steelyard.run("materialize", harness.REF, target, env={"STEELYARD_FAULT": f"kill@{point}#{number}"})
+    assert killed.code in (-signal.SIGKILL, 0), killed.explain()
+    if target.exists():
+        assert tree_digests(target) == tree_digests(source), "visible means complete"
+    else:
+        steelyard("materialize", harness.REF, target)
+        assert tree_digests(target) == tree_digests(source)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
+def test_an_interrupted_import_gives_its_token_back(steelyard, source, tmp_path, number):
+    points = [name for name in harness.trace(steelyard.at(tmp_path / "clean"), tmp_path, *harness.import_args(source)) if name.startswith("tier.")]
+    process = harness.stop_at(steelyard, points[len(points) // 2], 1, *harness.import_args(source))
+    process.send_signal(number)
+    process.send_signal(signal.SIGCONT)
+    code, document, _ = harness.finish(process)
+    assert code == 128 + number and document is None
+    harness.assert_nothing_half_visible(steelyard)
+    harness.import_until_done(steelyard, source)
+    harness.assert_whole(steelyard, source, tmp_path)
+    harness.assert_no_strays(steelyard.store)

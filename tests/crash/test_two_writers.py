@@ -1,0 +1,143 @@
+"""Several importers at once: of one identity, of different ones, stopped ones that wake late, and without working locks."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from crash import harness
+
+HERE = Path(__file__).resolve().parent
+SHORT_TTL = {"STEELYARD_IMPORT_WRITER_TTL": "2s"}
+
+
+@pytest.fixture(scope="session")
+def noflock(tmp_path_factory) -> Path:
+    library = tmp_path_factory.mktemp("noflock") / "noflock.so"
+    compiler = shutil.which("gcc") or shutil.which("cc") or shutil.which("clang")
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", library, HERE / "noflock.c"], check=True)
+    return library
+
+
+def test_two_importers_of_one_identity(steelyard, source, tmp_path):
+    for round_number in range(5):
+        ref = f"model-{round_number}"
+        both = [steelyard.start("--json", *harness.import_args(source, f"{ref}#1")) for _ in range(2)]
+        codes = Counter()
+        for process in both:
+            code, _, error = harness.finish(process)
+            codes[code] += 1
+            if code != 0:
+                assert error["code"] in ("BUSY", "CONFLICT"), error
+        assert codes[0] == 1, codes
+        harness.assert_whole(steelyard, source, tmp_path, ref)
+    assert len(harness.revisions(steelyard)) == 5
+    harness.assert_no_strays(steelyard.store)
+
+
+def test_the_second_one_can_wait(steelyard, source, tmp_path):
+    """--wait: BUSY is waited out; then the identity is there already."""
+    first = harness.stop_at(steelyard, "import.after_object_put", 1, *harness.import_args(source, "model#1"))
+    second = steelyard.start("--json", *harness.import_args(source, "model#1"), "--wait", "60s")
+    try:
+        first.send_signal(signal.SIGCONT)
+        assert harness.finish(first)[0] == 0
+        code, _, error = harness.finish(second)
+        assert (code, error["code"]) == (4, "CONFLICT")
+    finally:
+        for process in (first, second):
+            process.kill()
+    harness.assert_whole(steelyard, source, tmp_path, "model")
+
+
+def test_a_live_writer_is_named(steelyard, source):
+    stopped = harness.stop_at(steelyard, "import.after_object_put", 1, *harness.import_args(source, "model#1"))
+    try:
+        error = steelyard.error(*harness.import_args(source, "model#1"), code=6)
+        assert error["code"] == "BUSY"
+        assert str(stopped.pid) in error["message"] + str(error["hint"]), error
+    finally:
+        stopped.kill()
+        stopped.communicate()
+
+
+def test_two_importers_of_different_identities(steelyard, tmp_path):
+    sources = [harness.small_checkpoint(tmp_path / f"source-{number}", seed=number) for number in range(2)]
+    both = [steelyard.start("--json", *harness.import_args(one, f"model-{number}")) for number, one in enumerate(sources)]
+    assert [harness.finish(process)[0] for process in both] == [0, 0]
+    for number, one in enumerate(sources):
+        harness.assert_whole(steelyard, one, tmp_path, f"model-{number}")
+    harness.assert_no_strays(steelyard.store)
+
+
+def test_equal_content_under_two_names_at_once(steelyard, source, tmp_path):
+    """Both link or write the same objects at the same time."""
+    both = [steelyard.start("--json", *harness.import_args(source, f"model-{number}")) for number in range(2)]
+    assert [harness.finish(process)[0] for process in both] == [0, 0]
+    for number in range(2):
+        harness.assert_whole(steelyard, source, tmp_path, f"model-{number}")
+    harness.assert_no_strays(steelyard.store)
+
+
+def test_sixteen_imports_at_once(steelyard, source):
+    processes = [steelyard.start("--json", *harness.import_args(source, f"model-{number:02d}")) for number in range(16)]
+    results = [harness.finish(process, timeout=120) for process in processes]
+    assert [code for code, _, _ in results] == [0] * 16, [error for _, _, error in results if error]
+    listed = harness.revisions(steelyard)
+    assert sorted(one["resource_id"] for one in listed) == [f"model-{number:02d}" for number in range(16)]
+    assert [one["committed_seq"] for one in listed] == sorted(one["committed_seq"] for one in listed)
+    for number in range(16):
+        assert steelyard.json("verify", f"model-{number:02d}")["ok"]
+    harness.assert_no_strays(steelyard.store)
+
+
+def late_points(points: tuple[str, ...]) -> list[tuple[str, int]]:
+    """Import points before the commit, and a few of the tier's, each at its last pass."""
+    counts = Counter(points)
+    imports = [name for name in counts if name.startswith("import.")]
+    tier = [name for name in counts if name.startswith("tier.")]
+    return [(name, counts[name]) for name in imports + tier[:: max(1, len(tier) // 5)]]
+
+
+@pytest.mark.slow
+def test_a_stopped_writer_that_wakes_late(steelyard, source, tmp_path):
+    """Its place was taken meanwhile. What it still does lands where nobody reads, and it says that it lost."""
+    points = tuple(harness.trace(steelyard.at(tmp_path / "traced"), tmp_path, *harness.import_args(source)))
+    for round_number, (point, number) in enumerate(late_points(points)):
+        runner = steelyard.at(tmp_path / f"store-{round_number}", **SHORT_TTL)
+        stopped = harness.stop_at(runner, point, number, *harness.import_args(source, "model#1"))
+        try:
+            second = runner.run("--json", *harness.import_args(source, "model#1"), "--wait", "30s")
+            assert second.code in (0, 4), f"{point}#{number}\n{second.explain()}"
+            before = harness.revisions(runner)
+            assert [one["availability"] for one in before] == ["READY"], f"{point}#{number}"
+            stopped.send_signal(signal.SIGCONT)
+            code, _, error = harness.finish(stopped)
+        finally:
+            stopped.kill()
+        if second.code == 0:
+            assert code != 0, f"{point}#{number}: both say that they published"
+            assert error["code"] in ("STALE_GENERATION", "CONFLICT"), f"{point}#{number}: {error}"
+        else:
+            assert code == 0, f"{point}#{number}: published, but said {error}"
+        assert harness.revisions(runner) == before, f"{point}#{number}"
+        harness.assert_whole(runner, source, tmp_path, "model")
+
+
+def test_without_working_locks(steelyard, source, tmp_path, noflock):
+    """flock does nothing on some filesystems: locks only save work, they keep nothing true."""
+    preload = {"LD_PRELOAD": str(noflock)}
+    for round_number in range(5):
+        same = [steelyard.start("--json", *harness.import_args(source, f"same-{round_number}#1"), env=preload) for _ in range(2)]
+        other = [steelyard.start("--json", *harness.import_args(source, f"other-{round_number}-{n}"), env=preload) for n in range(2)]
+        codes = [harness.finish(process) for process in same]
+        assert sorted(code for code, _, _ in codes)[0] == 0 and sum(code == 0 for code, _, _ in codes) == 1, codes
+        assert [harness.finish(process)[0] for process in other] == [0, 0]
+        harness.assert_whole(steelyard, source, tmp_path, f"same-{round_number}")
+    assert len(harness.revisions(steelyard)) == 15
+    harness.assert_no_strays(steelyard.store)
