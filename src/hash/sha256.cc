@@ -1,90 +1,69 @@
 #include "hash/sha256.h"
 
-#include <bit>
+#include <algorithm>
 #include <cstring>
+
+#include "base/check.h"
+#include "hash/sha256_compress.h"
 
 namespace steelyard::hash {
 namespace {
 
-constexpr std::array<std::uint32_t, 8> kInitialState = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
-                                                        0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
-
-constexpr std::array<std::uint32_t, 64> kRound = {
-    0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
-    0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174,
-    0xe49b69c1, 0xefbe4786, 0x0fc19dc6, 0x240ca1cc, 0x2de92c6f, 0x4a7484aa, 0x5cb0a9dc, 0x76f988da,
-    0x983e5152, 0xa831c66d, 0xb00327c8, 0xbf597fc7, 0xc6e00bf3, 0xd5a79147, 0x06ca6351, 0x14292967,
-    0x27b70a85, 0x2e1b2138, 0x4d2c6dfc, 0x53380d13, 0x650a7354, 0x766a0abb, 0x81c2c92e, 0x92722c85,
-    0xa2bfe8a1, 0xa81a664b, 0xc24b8b70, 0xc76c51a3, 0xd192e819, 0xd6990624, 0xf40e3585, 0x106aa070,
-    0x19a4c116, 0x1e376c08, 0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f, 0x682e6ff3,
-    0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2};
-
-void compress(std::array<std::uint32_t, 8>& state, const std::byte* blocks, std::size_t count) {
-  for (; count > 0; --count, blocks += 64) {
-    std::array<std::uint32_t, 64> w;
-    for (std::size_t i = 0; i < 16; ++i) {
-      std::uint32_t word = 0;
-      std::memcpy(&word, blocks + 4 * i, 4);
-      w[i] = __builtin_bswap32(word);
-    }
-    for (std::size_t i = 16; i < 64; ++i) {
-      const std::uint32_t s0 = std::rotr(w[i - 15], 7) ^ std::rotr(w[i - 15], 18) ^ (w[i - 15] >> 3);
-      const std::uint32_t s1 = std::rotr(w[i - 2], 17) ^ std::rotr(w[i - 2], 19) ^ (w[i - 2] >> 10);
-      w[i] = w[i - 16] + s0 + w[i - 7] + s1;
-    }
-    auto [a, b, c, d, e, f, g, h] = state;
-    for (std::size_t i = 0; i < 64; ++i) {
-      const std::uint32_t s1 = std::rotr(e, 6) ^ std::rotr(e, 11) ^ std::rotr(e, 25);
-      const std::uint32_t t1 = h + s1 + ((e & f) ^ (~e & g)) + kRound[i] + w[i];
-      const std::uint32_t s0 = std::rotr(a, 2) ^ std::rotr(a, 13) ^ std::rotr(a, 22);
-      const std::uint32_t t2 = s0 + ((a & b) ^ (a & c) ^ (b & c));
-      h = g, g = f, f = e, e = d + t1, d = c, c = b, b = a, a = t1 + t2;
-    }
-    state[0] += a, state[1] += b, state[2] += c, state[3] += d, state[4] += e, state[5] += f, state[6] += g,
-        state[7] += h;
-  }
-}
+constexpr std::size_t kBlock = 64;
+constexpr compress::State kInitialState = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
+                                           0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
 
 }  // namespace
 
 Sha256::Sha256() : state_(kInitialState), tail_{} {}
 
-void Sha256::update(ByteView bytes) {
-  const std::size_t held = total_bytes_ % 64;
-  total_bytes_ += bytes.size();
-  if (held != 0) {
-    const std::size_t take = std::min<std::size_t>(64 - held, bytes.size());
-    std::memcpy(tail_.data() + held, bytes.data(), take);
-    bytes = bytes.subspan(take);
-    if (held + take < 64) return;
-    compress(state_, tail_.data(), 1);
+ByteView Sha256::fill_tail(ByteView bytes) {
+  const std::size_t held = total_bytes_ % kBlock;
+  if (held == 0 || bytes.empty()) return bytes;
+  const std::size_t take = std::min(kBlock - held, bytes.size());
+  std::memcpy(tail_.data() + held, bytes.data(), take);
+  total_bytes_ += take;
+  if (held + take == kBlock) compress::best().one(state_, tail_.data(), 1);
+  return bytes.subspan(take);
+}
+
+void Sha256::take_blocks_and_tail(ByteView bytes, std::size_t compressed) {
+  const std::size_t blocks = bytes.size() / kBlock;
+  if (blocks > compressed) {
+    compress::best().one(state_, bytes.data() + compressed * kBlock, blocks - compressed);
   }
-  compress(state_, bytes.data(), bytes.size() / 64);
-  const std::size_t rest = bytes.size() % 64;
-  if (rest != 0) std::memcpy(tail_.data(), bytes.data() + (bytes.size() - rest), rest);
+  const ByteView rest = bytes.subspan(blocks * kBlock);
+  if (!rest.empty()) std::memcpy(tail_.data(), rest.data(), rest.size());
+  total_bytes_ += bytes.size();
+}
+
+void Sha256::update(ByteView bytes) { take_blocks_and_tail(fill_tail(bytes), 0); }
+
+void Sha256::update_two(Sha256& a, ByteView a_bytes, Sha256& b, ByteView b_bytes) {
+  SY_CHECK(&a != &b, "update_two advances two digests");
+  a_bytes = a.fill_tail(a_bytes);
+  b_bytes = b.fill_tail(b_bytes);
+  const std::size_t both = std::min(a_bytes.size(), b_bytes.size()) / kBlock;
+  if (both > 0) compress::best().two(a.state_, a_bytes.data(), b.state_, b_bytes.data(), both);
+  a.take_blocks_and_tail(a_bytes, both);
+  b.take_blocks_and_tail(b_bytes, both);
 }
 
 Digest Sha256::finish() {
-  std::array<std::byte, 128> padding{};
-  const std::size_t held = total_bytes_ % 64;
-  const std::size_t padded = held < 56 ? 64 : 128;
+  std::array<std::byte, 2 * kBlock> padding{};
+  const std::size_t held = total_bytes_ % kBlock;
+  const std::size_t padded = held < kBlock - 8 ? kBlock : 2 * kBlock;
   std::memcpy(padding.data(), tail_.data(), held);
   padding[held] = std::byte{0x80};
-  const std::uint64_t bits = __builtin_bswap64(total_bytes_ * 8);
-  std::memcpy(padding.data() + padded - 8, &bits, 8);
-  compress(state_, padding.data(), padded / 64);
+  const std::uint64_t bits = total_bytes_ * 8;
+  for (std::size_t i = 0; i < 8; ++i) padding[padded - 1 - i] = static_cast<std::byte>((bits >> (8 * i)) & 0xFFU);
+  compress::best().one(state_, padding.data(), padded / kBlock);
   Digest digest;
-  for (std::size_t i = 0; i < 8; ++i) {
-    const std::uint32_t word = __builtin_bswap32(state_[i]);
-    std::memcpy(digest.bytes.data() + 4 * i, &word, 4);
+  for (std::size_t i = 0; i < digest.bytes.size(); ++i) {
+    digest.bytes[i] = static_cast<std::byte>((state_[i / 4] >> (24 - 8 * (i % 4))) & 0xFFU);
   }
   *this = Sha256();
   return digest;
-}
-
-void Sha256::update_two(Sha256& a, ByteView a_bytes, Sha256& b, ByteView b_bytes) {
-  a.update(a_bytes);
-  b.update(b_bytes);
 }
 
 Digest sha256(ByteView bytes) {

@@ -1,10 +1,31 @@
 #include "hash/xxh3.h"
 
+#define XXH_STATIC_LINKING_ONLY
 #include <xxhash.h>
+#if defined(__x86_64__)
+#include <xxh_x86dispatch.h>  // makes XXH3_64bits and its streams choose by CPU
+#endif
 
 #include <algorithm>
 
 namespace steelyard::hash {
+
+struct Xxh3::State {
+  XXH3_state_t xxh;
+};
+
+Xxh3::Xxh3() : state_(std::make_unique<State>()) { XXH3_64bits_reset(&state_->xxh); }
+Xxh3::~Xxh3() = default;
+
+void Xxh3::update(ByteView bytes) {
+  if (!bytes.empty()) XXH3_64bits_update(&state_->xxh, bytes.data(), bytes.size());
+}
+
+std::uint64_t Xxh3::finish() {
+  const std::uint64_t sum = XXH3_64bits_digest(&state_->xxh);
+  XXH3_64bits_reset(&state_->xxh);
+  return sum;
+}
 
 std::uint64_t xxh3(ByteView bytes) { return XXH3_64bits(bytes.data(), bytes.size()); }
 
