@@ -13,16 +13,16 @@ namespace steelyard::tiers {
 
 struct DirectoryOptions {
   std::string path;
-  std::string store_id;    ///< 32 hex digits; written into store.json when the folder is new
-  bool create = false;     ///< make it where it is absent or an empty folder (NOT_FOUND otherwise)
+  std::string store_id;  ///< 32 hex digits; written into store.json when the folder is new
+  bool create = false;   ///< make it where it is absent or an empty folder (NOT_FOUND otherwise)
   bool read_only = false;
   Medium medium = Medium::kDisk;
   /// cold.reserve_free; absent: the larger of 5 % and 10 GiB, never more than half of the filesystem.
   std::optional<std::uint64_t> reserve_free_bytes;
 };
 
-/// The cold tier of a local disk or mounted volume (docs/formats/directory-tier.md). CORRUPT for foreign files or another
-/// store's folder, UNAVAILABLE for a newer layout.
+/// The cold tier of a local disk or mounted volume (docs/formats/directory-tier.md). CORRUPT for foreign files or
+/// another store's folder, UNAVAILABLE for a newer layout.
 Result<std::unique_ptr<Tier>> open_directory(Runtime& runtime, const DirectoryOptions& options);
 
 /// The store id in a folder's store.json; NOT_FOUND when there is none.

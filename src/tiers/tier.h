@@ -99,8 +99,16 @@ struct TierUsage {
 /// What lies in the group folder beside objects.
 struct GroupListing {
   bool deleting = false;
-  std::vector<std::uint32_t> attempts;           ///< ascending
+  std::vector<std::uint32_t> attempts;            ///< ascending
   std::vector<std::uint32_t> committed_attempts;  ///< those with a `committed` marker
+};
+
+/// An entry of the content index.
+struct ContentEntry {
+  Digest sha256;
+  std::uint64_t bytes = 0;
+  std::uint64_t links = 0;         ///< names of the bytes, this one included; 1: no object uses them
+  std::int64_t changed_at_ms = 0;  ///< wall time of the last added or removed name; for a grace, never for safety
 };
 
 class Tier {
@@ -116,9 +124,9 @@ class Tier {
   virtual Result<bool> link(const ObjectName& name, const Digest& sha256, std::uint64_t bytes) = 0;
 
   /// Create-only, all or nothing: the object is visible under its name whole, or not at all. `data` must stay alive and
-  /// unchanged until finish(); memory from aligned_buffer() is written without a copy. Links like `link` when the content
-  /// is there. The caller vouches for the digest. An existing name with other bytes: CONFLICT. Full: NO_SPACE, saying
-  /// how much was wanted and is free.
+  /// unchanged until finish(); memory from aligned_buffer() is written without a copy. Links like `link` when the
+  /// content is there. The caller vouches for the digest. An existing name with other bytes: CONFLICT. Full: NO_SPACE,
+  /// saying how much was wanted and is free.
   virtual Result<std::unique_ptr<PendingPut>> start_put(const ObjectName& name, ByteView data,
                                                         const Digest& sha256) = 0;
   virtual Result<std::unique_ptr<PutStream>> open_put(const ObjectName& name, std::uint64_t bytes,
@@ -148,10 +156,11 @@ class Tier {
   /// Removes temporary files of the attempt that belong to no live put of this process, going on past failures.
   virtual Status remove_temporaries(const AttemptName& attempt) = 0;
 
-  // --- markers and catalog copies (small, whole, durable when the call returns) -----------------------------------------
+  // --- markers and catalog copies (small, whole, durable when the call returns)
+  // -----------------------------------------
 
-  /// The `committed` marker: the record's post-state as logged, with checksum (the caller encodes it). Create-only, equal
-  /// bytes are OK.
+  /// The `committed` marker: the record's post-state as logged, with checksum (the caller encodes it). Create-only,
+  /// equal bytes are OK.
   virtual Status put_committed(const AttemptName& attempt, std::string_view bytes) = 0;
   virtual Result<std::string> read_committed(const AttemptName& attempt) = 0;
   /// The `deleting` marker of a group.
@@ -162,9 +171,25 @@ class Tier {
   virtual Result<std::string> read_catalog_copy(std::uint64_t sequence) = 0;
   virtual Status remove_catalog_copy(std::uint64_t sequence) = 0;
 
+  // --- what clean-up needs
+  // ---------------------------------------------------------------------------------------------
+
+  /// Digests of all groups that have a folder, ascending. Foreign names are left out.
+  virtual Result<std::vector<std::string>> list_groups() = 0;
+  /// Removes a group's `deleting` marker and its folder once no attempt is left in it; CONFLICT while one is. What is
+  /// not there is OK.
+  virtual Status remove_group(const std::string& group) = 0;
+  /// The content index, ascending by digest. Foreign names are left out.
+  virtual Result<std::vector<ContentEntry>> list_content() = 0;
+  /// Removes one entry of the index; objects that share its bytes keep them. What is not there is OK.
+  virtual Status remove_content(const Digest& sha256) = 0;
+
   virtual Result<TierUsage> usage() = 0;
   /// Bytes that may be written before `cold.reserve_free` is touched.
   virtual Result<std::uint64_t> available_bytes() = 0;
+  /// What this tier had to do without here (io_uring, direct I/O, shared copies), a sentence each; for `doctor`. Grows
+  /// as the tier finds out.
+  virtual std::vector<std::string> facts() { return {}; }
 };
 
 /// Page-aligned memory for I/O past the page cache. Move-only; empty when moved from.

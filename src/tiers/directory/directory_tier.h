@@ -1,0 +1,109 @@
+// DirectoryTier: the cold tier of a local disk or mounted volume. The protocol of Put stands at the top of put.cc.
+//
+// Thread-safety: may be used from any thread.
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tiers/directory/file_reader.h"
+#include "tiers/directory/file_writer.h"
+#include "tiers/directory/folder.h"
+#include "tiers/directory/layout.h"
+#include "tiers/tier.h"
+
+namespace steelyard::tiers::directory {
+
+class DirectoryTier final : public Tier {
+ public:
+  DirectoryTier(Runtime& runtime, std::string path, Fd root, bool read_only, Medium medium,
+                std::optional<std::uint64_t> reserve_free_bytes);
+
+  const Traits& traits() const override { return traits_; }
+
+  // put.cc
+  Result<bool> link(const ObjectName& name, const Digest& sha256, std::uint64_t bytes) override;
+  Result<std::unique_ptr<PendingPut>> start_put(const ObjectName& name, ByteView data, const Digest& sha256) override;
+  Result<std::unique_ptr<PutStream>> open_put(const ObjectName& name, std::uint64_t bytes,
+                                              const Digest& sha256) override;
+  // flush.cc
+  Status flush(const AttemptName& attempt) override;
+  // read.cc
+  Result<ObjectStat> stat(const ObjectName& name) override;
+  Result<std::unique_ptr<PendingRead>> start_read(const ObjectName& name, std::vector<ReadRange> ranges) override;
+  // listing.cc
+  Result<std::vector<ObjectStat>> list_attempt(const AttemptName& attempt, std::vector<std::string>* foreign) override;
+  Result<GroupListing> list_group(const std::string& group) override;
+  Result<std::vector<std::string>> list_groups() override;
+  Result<std::vector<ContentEntry>> list_content() override;
+  Result<TierUsage> usage() override;
+  Result<std::uint64_t> available_bytes() override;
+  std::vector<std::string> facts() override;
+  // removal.cc
+  Status remove(const ObjectName& name) override;
+  Status remove_attempt(const AttemptName& attempt) override;
+  Status remove_temporaries(const AttemptName& attempt) override;
+  Status remove_group(const std::string& group) override;
+  Status remove_content(const Digest& sha256) override;
+  // markers.cc
+  Status put_committed(const AttemptName& attempt, std::string_view bytes) override;
+  Result<std::string> read_committed(const AttemptName& attempt) override;
+  Status put_deleting(const std::string& group) override;
+  Status put_catalog_copy(std::uint64_t sequence, std::string_view bytes) override;
+  Result<std::vector<std::uint64_t>> list_catalog_copies() override;
+  Result<std::string> read_catalog_copy(std::uint64_t sequence) override;
+  Status remove_catalog_copy(std::uint64_t sequence) override;
+
+  // --- for PendingPut and PutStream ---
+
+  /// How an object may get its name without being written.
+  enum class LinkResult : std::uint8_t {
+    kLinked,
+    kExisted,
+    kAbsent,          ///< the content is not there
+    kReplaceContent,  ///< the entry cannot be linked any more (EMLINK, wrong size): a new copy takes its place
+    kPrivate,         ///< this filesystem or entry may not be linked (EPERM, ENOTSUP, EXDEV)
+  };
+  Result<LinkResult> try_link(const ObjectName& name, const Digest& sha256, std::uint64_t bytes);
+  Result<std::unique_ptr<FileWriter>> create_temporary(const AttemptName& attempt, std::uint64_t bytes,
+                                                       const LiveTemporary& temporary);
+  /// Steps 4 to 7 of Put for a written and closed temporary.
+  Result<PutOutcome> publish(FileWriter& writer, const ObjectName& name, const Digest& sha256, LinkResult before);
+
+ private:
+  /// A small object whose content entry waits for Flush.
+  struct WaitingContent {
+    ObjectName name;
+    Digest sha256;
+    std::uint64_t bytes = 0;
+    bool replace = false;
+  };
+
+  Result<PutOutcome> existing(const ObjectName& name, const Digest& sha256, std::uint64_t bytes);
+  Result<Digest> digest_of(const std::string& relative, std::uint64_t bytes);
+  Status add_content(const std::string& from, const Digest& sha256, std::uint64_t bytes, bool replace);
+  struct SyncTarget {
+    std::string relative;
+    bool is_folder = false;
+  };
+  Status sync_all(const std::vector<SyncTarget>& targets);
+  Status write_synced(FileWriter& writer, std::string_view bytes);
+  Result<std::string> read_small_file(const std::string& relative, std::string what, std::uint64_t bytes_max);
+  Status remove_file(const std::string& relative);
+  Status remove_empty_folder(const std::string& relative);
+  std::string new_temporary_name() { return folder_.runtime().random_hex(kTemporaryNameBytes); }
+
+  Folder folder_;
+  Traits traits_;
+  std::optional<std::uint64_t> reserve_free_bytes_;
+  std::atomic<std::uint64_t> private_copies_{0};
+  std::mutex mutex_;
+  std::map<AttemptName, std::vector<WaitingContent>> waiting_content_;
+};
+
+}  // namespace steelyard::tiers::directory

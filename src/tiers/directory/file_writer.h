@@ -1,0 +1,93 @@
+// FileWriter: one new temporary file, written past the page cache while the caller does something else.
+//
+// Thread-safety: belongs to one thread at a time. A file is never retried after a failed sync: it is dropped.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/status.h"
+#include "tiers/directory/folder.h"
+#include "tiers/directory/io_queue.h"
+#include "tiers/tier.h"
+
+namespace steelyard::tiers::directory {
+
+/// Files below this go through the page cache and are synced by Flush; others are written directly and synced at once.
+inline constexpr std::uint64_t kSmallBytes = 1024 * 1024;
+
+class FileWriter {
+ public:
+  /// Makes the file, which must be new, for exactly `bytes` bytes; `make_parents` says what to make if its folder is
+  /// not there.
+  static Result<std::unique_ptr<FileWriter>> create(Folder& folder, const std::string& relative, std::uint64_t bytes,
+                                                    const std::vector<std::string>& make_parents);
+  FileWriter(const FileWriter&) = delete;
+  FileWriter& operator=(const FileWriter&) = delete;
+  /// Waits for the device, and removes the file unless kept.
+  ~FileWriter();
+
+  /// Starts to write the whole file. `data` stays alive until close(). Large data is synced as soon as it is written.
+  void start_whole(ByteView data);
+  /// Appends through two buffers; waits when both are under way.
+  Status append(ByteView data);
+  /// Waits until everything is written and, for large files, durable; checks that it is exactly as much as promised;
+  /// closes. The first failure of any step.
+  Status close();
+
+  std::uint64_t bytes() const { return bytes_; }
+  bool durable() const { return bytes_ >= kSmallBytes; }
+  const std::string& relative() const { return relative_; }
+  /// The file is no longer removed by the destructor.
+  void keep() { kept_ = true; }
+
+ private:
+  struct Piece {
+    const std::byte* data = nullptr;
+    std::size_t bytes = 0;
+    std::uint64_t offset = 0;
+    int buffer = -1;  ///< which stream buffer it reads; -1 for the caller's memory
+  };
+  enum class SyncState : std::uint8_t { kNotYet, kWanted, kUnderWay, kDone };
+
+  FileWriter(Folder& folder, std::string relative, std::uint64_t bytes);
+  Status write_through_cache(ByteView data, std::uint64_t offset);
+  void set_direct(bool direct);
+  void queue(const Piece& piece);
+  void pump();
+  void reap();
+  void piece_ended(std::size_t slot, std::int64_t result);
+  void fail(Status status);
+  void drain();
+  Status send_buffer();
+  void drop_behind(std::uint64_t offset, std::uint64_t bytes);
+
+  Folder& folder_;
+  std::string relative_;
+  std::uint64_t bytes_;
+  Fd fd_;
+  bool direct_ = false;
+  bool kept_ = false;
+  std::unique_ptr<IoQueue> io_;
+  std::deque<Piece> waiting_;
+  std::array<std::optional<Piece>, kIoQueueDepth> under_way_;
+  SyncState sync_ = SyncState::kNotYet;
+  bool all_queued_ = false;
+  bool written_since_sync_ = false;
+  std::uint64_t written_ = 0;
+  Status status_;
+  // Stream only.
+  std::array<AlignedBuffer, 2> buffers_;
+  std::array<bool, 2> buffer_busy_{};
+  int filling_ = 0;
+  std::size_t filled_ = 0;
+  std::uint64_t appended_ = 0;
+};
+
+}  // namespace steelyard::tiers::directory

@@ -1,0 +1,106 @@
+// Folder: the tier's folder and its system calls, each behind a fault point.
+//
+// Thread-safety: may be used from any thread. Paths are relative to the folder. Calls return 0 or more as the system
+// call does, or -errno; an armed fault point's errno takes the place of the call.
+#pragma once
+
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/types.h>
+
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/runtime.h"
+#include "base/status.h"
+#include "tiers/directory/io_queue.h"
+
+namespace steelyard::tiers::directory {
+
+/// A file descriptor that is closed with it. Move-only.
+class Fd {
+ public:
+  Fd() = default;
+  explicit Fd(int fd) : fd_(fd) {}
+  Fd(Fd&& other) noexcept;
+  Fd& operator=(Fd&& other) noexcept;
+  ~Fd();
+  int get() const { return fd_; }
+  explicit operator bool() const { return fd_ >= 0; }
+  /// 0 or -errno; the descriptor is gone either way.
+  int close();
+
+ private:
+  int fd_ = -1;
+};
+
+class Folder {
+ public:
+  Folder(Runtime& runtime, std::string path, Fd root, bool read_only);
+
+  Runtime& runtime() { return runtime_; }
+  IoEngine& engine() { return engine_; }
+  const std::string& path() const { return path_; }
+  bool read_only() const { return read_only_; }
+  std::string full(std::string_view relative) const;
+
+  int open(const char* point, const std::string& relative, int flags, mode_t mode = 0);
+  int stat(const std::string& relative, struct stat* out);  ///< does not follow links
+  int link(const char* point, const std::string& from, const std::string& to);
+  int rename(const char* point, const std::string& from, const std::string& to);
+  int rename_no_replace(const std::string& from, const std::string& to);
+  int unlink(const std::string& relative);
+  int remove_folder(const std::string& relative);
+  /// Makes the folder and its parents. OK when they are there.
+  Status make_folders(const std::string& relative);
+  int filesystem(struct statvfs* out);
+
+  /// The status for a failed call: NO_SPACE for ENOSPC, EDQUOT and EFBIG, saying how much was wanted and is free.
+  /// ENOENT while writing is UNAVAILABLE: another process removed what the step relied on.
+  Status write_failure(int error_number, std::string_view call, std::string_view relative, std::uint64_t wanted_bytes);
+  Status read_failure(int error_number, std::string_view call, std::string_view relative);
+  /// UNAUTHORIZED in read-only mode.
+  Status check_writable() const;
+
+  /// Names in a folder, without `.` and `..`; empty when it is not there.
+  Result<std::vector<std::string>> names_in(const std::string& relative);
+
+  /// What the tier does without here; each is logged once, at level info.
+  void note_fact(const std::string& fact);
+  std::vector<std::string> facts();
+
+  /// Whether files are opened past the page cache; false after the filesystem has refused it once.
+  bool direct() const;
+  void give_up_direct(int error_number);
+
+ private:
+  Runtime& runtime_;
+  std::string path_;
+  Fd root_;
+  bool read_only_;
+  IoEngine engine_;
+  mutable std::mutex mutex_;
+  std::set<std::string> facts_;
+  bool direct_ = true;
+};
+
+/// Temporary files of live puts of this process, so that nobody removes them under it.
+class LiveTemporary {
+ public:
+  explicit LiveTemporary(std::string name);
+  LiveTemporary(const LiveTemporary&) = delete;
+  LiveTemporary& operator=(const LiveTemporary&) = delete;
+  ~LiveTemporary();
+  const std::string& name() const { return name_; }
+  static bool is_live(const std::string& name);
+
+ private:
+  std::string name_;
+};
+
+}  // namespace steelyard::tiers::directory

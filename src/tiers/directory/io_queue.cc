@@ -1,0 +1,189 @@
+#include "tiers/directory/io_queue.h"
+
+#include <errno.h>
+#include <liburing.h>
+#include <unistd.h>
+
+#include <deque>
+#include <system_error>
+#include <utility>
+
+#include "base/check.h"
+#include "base/log.h"
+
+namespace steelyard::tiers::directory {
+namespace {
+
+/// Rings kept for reuse: making one costs some 50 us and a few pages.
+constexpr std::size_t kIdleQueuesMax = 32;
+
+class UringQueue final : public IoQueue {
+ public:
+  UringQueue(Runtime& runtime, io_uring ring) : runtime_(runtime), ring_(ring) {}
+  UringQueue(const UringQueue&) = delete;
+  UringQueue& operator=(const UringQueue&) = delete;
+  ~UringQueue() override { io_uring_queue_exit(&ring_); }
+
+  void add(const IoRequest& request) override {
+    SY_CHECK(under_way_ < kIoQueueDepth, "too many requests in an I/O queue");
+    io_uring_sqe* entry = io_uring_get_sqe(&ring_);
+    SY_CHECK(entry != nullptr, "the submission ring is as deep as the queue");
+    switch (request.kind) {
+      case IoRequest::Kind::kRead:
+        io_uring_prep_read(entry, request.fd, request.data, static_cast<unsigned>(request.bytes), request.offset);
+        break;
+      case IoRequest::Kind::kWrite:
+        io_uring_prep_write(entry, request.fd, request.data, static_cast<unsigned>(request.bytes), request.offset);
+        break;
+      case IoRequest::Kind::kDataSync:
+        io_uring_prep_fsync(entry, request.fd, IORING_FSYNC_DATASYNC);
+        break;
+      case IoRequest::Kind::kSync:
+        io_uring_prep_fsync(entry, request.fd, 0);
+        break;
+    }
+    if (request.after_all) io_uring_sqe_set_flags(entry, IOSQE_IO_DRAIN);
+    io_uring_sqe_set_data64(entry, request.tag);
+    ++under_way_;
+  }
+
+  void start() override {
+    // What the kernel does not take now stays in the ring, and wait() offers it again.
+    const int submitted = io_uring_submit(&ring_);
+    SY_CHECK(submitted >= 0 || retryable(submitted), "io_uring_submit");
+  }
+
+  IoDone wait() override {
+    SY_CHECK(under_way_ > 0, "nothing to wait for");
+    for (;;) {
+      io_uring_cqe* entry = nullptr;
+      if (io_uring_peek_cqe(&ring_, &entry) == 0 && entry != nullptr) {
+        const IoDone done{io_uring_cqe_get_data64(entry), entry->res};
+        io_uring_cqe_seen(&ring_, entry);
+        --under_way_;
+        return done;
+      }
+      const int submitted = io_uring_submit_and_wait(&ring_, 1);
+      SY_CHECK(submitted >= 0 || retryable(submitted), "io_uring_submit_and_wait");
+      if (submitted == -EAGAIN) runtime_.sleep_ms(1);  // the kernel is short of memory
+    }
+  }
+
+ private:
+  static bool retryable(int error) { return error == -EINTR || error == -EAGAIN || error == -EBUSY; }
+
+  Runtime& runtime_;
+  io_uring ring_;
+};
+
+class TaskQueue final : public IoQueue {
+ public:
+  explicit TaskQueue(Runtime& runtime) : runtime_(runtime) {}
+
+  void add(const IoRequest& request) override {
+    added_.push_back(request);
+    ++under_way_;
+  }
+
+  void start() override {
+    if (added_.empty()) return;
+    auto batch = std::make_shared<Batch>();
+    batch->requests = std::exchange(added_, {});
+    batch->task = runtime_.spawn("tier-io", [work = batch.get()] {
+      for (const IoRequest& request : work->requests) work->done.push_back({request.tag, run(request)});
+    });
+    batches_.push_back(std::move(batch));
+  }
+
+  IoDone wait() override {
+    SY_CHECK(under_way_ > 0, "nothing to wait for");
+    start();
+    if (ready_.empty()) {
+      batches_.front()->task->join();
+      for (const IoDone& done : batches_.front()->done) ready_.push_back(done);
+      batches_.pop_front();
+    }
+    const IoDone done = ready_.front();
+    ready_.pop_front();
+    --under_way_;
+    return done;
+  }
+
+ private:
+  struct Batch {
+    std::vector<IoRequest> requests;
+    std::vector<IoDone> done;
+    std::unique_ptr<Task> task;
+  };
+
+  static std::int64_t run(const IoRequest& request) {
+    for (;;) {
+      std::int64_t result = 0;
+      switch (request.kind) {
+        case IoRequest::Kind::kRead:
+          result = pread(request.fd, request.data, request.bytes, static_cast<off_t>(request.offset));
+          break;
+        case IoRequest::Kind::kWrite:
+          result = pwrite(request.fd, request.data, request.bytes, static_cast<off_t>(request.offset));
+          break;
+        case IoRequest::Kind::kDataSync:
+          result = fdatasync(request.fd);
+          break;
+        case IoRequest::Kind::kSync:
+          result = fsync(request.fd);
+          break;
+      }
+      if (result >= 0) return result;
+      if (errno != EINTR) return -errno;
+    }
+  }
+
+  Runtime& runtime_;
+  std::vector<IoRequest> added_;
+  std::deque<std::shared_ptr<Batch>> batches_;
+  std::deque<IoDone> ready_;
+};
+
+}  // namespace
+
+std::unique_ptr<IoQueue> IoEngine::acquire() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!idle_.empty()) {
+      auto queue = std::move(idle_.back());
+      idle_.pop_back();
+      return queue;
+    }
+    if (!uring_works_) return std::make_unique<TaskQueue>(runtime_);
+  }
+  io_uring ring{};
+  int error = runtime_.point("tier.io_uring");
+  if (error == 0) error = -io_uring_queue_init(kIoQueueDepth, &ring, 0);
+  if (error == 0) return std::make_unique<UringQueue>(runtime_, ring);
+  // EMFILE and ENOMEM pass; only this queue does without. Anything else is how this kernel is.
+  if (error != EMFILE && error != ENFILE && error != ENOMEM) {
+    const std::string reason = "io_uring is not available here (" + std::generic_category().message(error) +
+                               "); reads and writes run in tasks";
+    bool first = false;
+    {
+      const std::lock_guard lock(mutex_);
+      first = std::exchange(uring_works_, false);
+      fall_back_reason_ = reason;
+    }
+    if (first) log_info("{}", reason);
+  }
+  return std::make_unique<TaskQueue>(runtime_);
+}
+
+void IoEngine::release(std::unique_ptr<IoQueue> queue) {
+  SY_CHECK(queue->under_way() == 0, "a queue is given back idle");
+  const std::lock_guard lock(mutex_);
+  if (idle_.size() < kIdleQueuesMax) idle_.push_back(std::move(queue));
+}
+
+std::string IoEngine::fall_back_reason() {
+  const std::lock_guard lock(mutex_);
+  return fall_back_reason_;
+}
+
+}  // namespace steelyard::tiers::directory

@@ -1,0 +1,42 @@
+// Where things lie in a directory tier, relative to its folder (docs/formats/directory-tier.md).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+#include "tiers/tier.h"
+
+namespace steelyard::tiers::directory {
+
+inline constexpr std::uint64_t kLayoutVersion = 1;
+inline constexpr std::uint32_t kPayloadIndexMax = 99'999'999;  ///< 8 digits
+inline constexpr std::size_t kTemporaryNameBytes = 8;          ///< 16 hex digits
+
+/// INVALID_ARGUMENT unless the group is 64 lower-case hex digits.
+Status check_group(std::string_view group);
+/// The same for the parts of a name, and the index's range.
+Status check_name(const ObjectName& name);
+
+std::string group_path(std::string_view group);
+std::string attempt_path(const AttemptName& attempt);
+std::string object_path(const ObjectName& name);
+std::string temporary_path(const AttemptName& attempt, std::string_view temporary);
+std::string content_path(const Digest& sha256);
+std::string catalog_path(std::uint64_t sequence);
+
+bool is_lower_hex(std::string_view text, std::size_t digits);
+/// Exactly `digits` decimal digits.
+std::optional<std::uint64_t> parse_digits(std::string_view text, std::size_t digits);
+/// A decimal number without leading zeros.
+std::optional<std::uint32_t> parse_attempt(std::string_view text);
+/// `index-<64 hex>`: a derived index beside the manifest.
+bool is_index_name(std::string_view name);
+
+/// For messages: "payload 00000003 of attempt 2 of group 5dbb…".
+std::string describe(const ObjectName& name);
+std::string describe(const AttemptName& attempt);
+
+}  // namespace steelyard::tiers::directory

@@ -1,0 +1,169 @@
+// What lies in a directory tier. Names that are no object's are left out, and reported where they were asked for.
+#include <errno.h>
+#include <sys/statvfs.h>
+
+#include <algorithm>
+#include <set>
+
+#include "tiers/directory/directory_tier.h"
+
+namespace steelyard::tiers::directory {
+namespace {
+
+constexpr std::uint64_t kReserveDefaultBytes = 10ULL * 1024 * 1024 * 1024;
+
+bool is_part_of_attempt(const std::string& name) {
+  return name == "manifest" || name == "committed" || name == "p" || name == "tmp" || is_index_name(name);
+}
+
+std::int64_t milliseconds(const timespec& time) { return time.tv_sec * 1000 + time.tv_nsec / 1'000'000; }
+
+}  // namespace
+
+Result<std::vector<ObjectStat>> DirectoryTier::list_attempt(const AttemptName& attempt,
+                                                            std::vector<std::string>* foreign) {
+  SY_RETURN_IF_ERROR(check_group(attempt.group));
+  const std::string path = attempt_path(attempt);
+  const auto report = [&](std::string name) {
+    if (foreign != nullptr) foreign->push_back(std::move(name));
+  };
+  std::vector<ObjectStat> objects;
+  const auto add = [&](const std::string& shown, const ObjectName& name) -> Status {
+    struct stat there {};
+    const std::string object = object_path(name);
+    const int result = folder_.stat(object, &there);
+    if (result == -ENOENT) return {};  // removed meanwhile
+    if (result < 0) return folder_.read_failure(-result, "stat", object);
+    if (S_ISREG(there.st_mode)) {
+      objects.push_back({name, static_cast<std::uint64_t>(there.st_size)});
+    } else {
+      report(shown);
+    }
+    return {};
+  };
+  SY_ASSIGN_OR_RETURN(const auto names, folder_.names_in(path));
+  for (const std::string& name : names) {
+    if (name == "manifest") SY_RETURN_IF_ERROR(add(name, {attempt, ObjectKind::kManifest, 0}));
+    if (!is_part_of_attempt(name)) report(name);
+  }
+  SY_ASSIGN_OR_RETURN(const auto payloads, folder_.names_in(path + "/p"));
+  for (const std::string& name : payloads) {
+    if (const auto index = parse_digits(name, 8); index.has_value()) {
+      SY_RETURN_IF_ERROR(add("p/" + name, {attempt, ObjectKind::kPayload, static_cast<std::uint32_t>(*index)}));
+    } else {
+      report("p/" + name);
+    }
+  }
+  return objects;
+}
+
+Result<GroupListing> DirectoryTier::list_group(const std::string& group) {
+  SY_RETURN_IF_ERROR(check_group(group));
+  GroupListing listing;
+  const std::string path = group_path(group);
+  SY_ASSIGN_OR_RETURN(const auto names, folder_.names_in(path));
+  for (const std::string& name : names) {
+    if (name == "deleting") listing.deleting = true;
+    if (const auto attempt = parse_attempt(name); attempt.has_value()) listing.attempts.push_back(*attempt);
+  }
+  std::sort(listing.attempts.begin(), listing.attempts.end());
+  for (const std::uint32_t attempt : listing.attempts) {
+    struct stat there {};
+    const std::string marker = attempt_path({group, attempt}) + "/committed";
+    const int result = folder_.stat(marker, &there);
+    if (result == 0) listing.committed_attempts.push_back(attempt);
+    if (result < 0 && result != -ENOENT && result != -ENOTDIR) return folder_.read_failure(-result, "stat", marker);
+  }
+  return listing;
+}
+
+Result<std::vector<std::string>> DirectoryTier::list_groups() {
+  std::vector<std::string> groups;
+  SY_ASSIGN_OR_RETURN(const auto prefixes, folder_.names_in("groups"));
+  for (const std::string& prefix : prefixes) {
+    if (!is_lower_hex(prefix, 2)) continue;
+    SY_ASSIGN_OR_RETURN(const auto names, folder_.names_in("groups/" + prefix));
+    for (const std::string& name : names) {
+      if (is_lower_hex(name, 64) && name.starts_with(prefix)) groups.push_back(name);
+    }
+  }
+  return groups;
+}
+
+Result<std::vector<ContentEntry>> DirectoryTier::list_content() {
+  std::vector<ContentEntry> entries;
+  SY_ASSIGN_OR_RETURN(const auto prefixes, folder_.names_in("content"));
+  for (const std::string& prefix : prefixes) {
+    if (!is_lower_hex(prefix, 2)) continue;
+    SY_ASSIGN_OR_RETURN(const auto names, folder_.names_in("content/" + prefix));
+    for (const std::string& name : names) {
+      ContentEntry entry;
+      if (!name.starts_with(prefix) || !from_hex(name, entry.sha256.bytes)) continue;
+      struct stat there {};
+      const std::string path = "content/" + prefix + "/" + name;
+      const int result = folder_.stat(path, &there);
+      if (result == -ENOENT) continue;
+      if (result < 0) return folder_.read_failure(-result, "stat", path);
+      if (!S_ISREG(there.st_mode)) continue;
+      entry.bytes = static_cast<std::uint64_t>(there.st_size);
+      entry.links = there.st_nlink;
+      entry.changed_at_ms = milliseconds(there.st_ctim);
+      entries.push_back(entry);
+    }
+  }
+  return entries;
+}
+
+Result<TierUsage> DirectoryTier::usage() {
+  TierUsage usage;
+  std::set<ino_t> shared;
+  const auto count = [&](const std::string& path, bool payload) -> Status {
+    struct stat there {};
+    const int result = folder_.stat(path, &there);
+    if (result == -ENOENT) return {};
+    if (result < 0) return folder_.read_failure(-result, "stat", path);
+    if (there.st_nlink == 1 && payload && there.st_size > 0) ++usage.private_copies;
+    if (there.st_nlink > 1 && !shared.insert(there.st_ino).second) return {};
+    usage.bytes += static_cast<std::uint64_t>(there.st_size);
+    return {};
+  };
+  SY_ASSIGN_OR_RETURN(const auto content, list_content());
+  for (const ContentEntry& entry : content) SY_RETURN_IF_ERROR(count(content_path(entry.sha256), false));
+  SY_ASSIGN_OR_RETURN(const auto groups, list_groups());
+  for (const std::string& group : groups) {
+    SY_ASSIGN_OR_RETURN(const auto listing, list_group(group));
+    for (const std::uint32_t attempt : listing.attempts) {
+      SY_ASSIGN_OR_RETURN(const auto objects, list_attempt({group, attempt}, nullptr));
+      for (const ObjectStat& object : objects) {
+        SY_RETURN_IF_ERROR(count(object_path(object.name), object.name.kind == ObjectKind::kPayload));
+      }
+    }
+  }
+  struct statvfs filesystem {};
+  const int result = folder_.filesystem(&filesystem);
+  if (result < 0) return folder_.read_failure(-result, "statvfs", ".");
+  usage.free_bytes = std::uint64_t{filesystem.f_bavail} * filesystem.f_frsize;
+  usage.capacity_bytes = std::uint64_t{filesystem.f_blocks} * filesystem.f_frsize;
+  return usage;
+}
+
+Result<std::uint64_t> DirectoryTier::available_bytes() {
+  struct statvfs filesystem {};
+  const int result = folder_.filesystem(&filesystem);
+  if (result < 0) return folder_.read_failure(-result, "statvfs", ".");
+  const std::uint64_t capacity = std::uint64_t{filesystem.f_blocks} * filesystem.f_frsize;
+  const std::uint64_t free_bytes = std::uint64_t{filesystem.f_bavail} * filesystem.f_frsize;
+  const std::uint64_t reserve =
+      reserve_free_bytes_.value_or(std::min(capacity / 2, std::max(capacity / 20, kReserveDefaultBytes)));
+  return free_bytes > reserve ? free_bytes - reserve : 0;
+}
+
+std::vector<std::string> DirectoryTier::facts() {
+  auto facts = folder_.facts();
+  if (const std::uint64_t copies = private_copies_.load(); copies > 0) {
+    facts.push_back(std::to_string(copies) + " objects of this process could not be shared by content");
+  }
+  return facts;
+}
+
+}  // namespace steelyard::tiers::directory

@@ -1,0 +1,139 @@
+// Markers and catalog copies: small files, written under a temporary name, synced, then named; their folder is synced
+// before the call returns.
+#include <errno.h>
+#include <fcntl.h>
+
+#include <algorithm>
+
+#include "tiers/directory/directory_tier.h"
+
+namespace steelyard::tiers::directory {
+namespace {
+
+/// A `committed` marker holds one record; the limit bounds what a damaged file may make a reader allocate.
+constexpr std::uint64_t kMarkerBytesMax = 64ULL * 1024 * 1024;
+constexpr std::uint64_t kCatalogCopyBytesMax = 16ULL * 1024 * 1024 * 1024;
+
+}  // namespace
+
+/// Writes, syncs and closes `temporary`, which stays for the caller to name.
+Status DirectoryTier::write_synced(FileWriter& writer, std::string_view bytes) {
+  SY_RETURN_IF_ERROR(writer.append(as_bytes(bytes)));
+  SY_RETURN_IF_ERROR(writer.close());
+  return sync_all({{writer.relative(), false}});
+}
+
+Result<std::string> DirectoryTier::read_small_file(const std::string& relative, std::string what,
+                                                   std::uint64_t bytes_max) {
+  struct stat there {};
+  const int result = folder_.stat(relative, &there);
+  if (result == -ENOENT || result == -ENOTDIR) {
+    return Status(Code::kNotFound, what + " is not in the tier (" + folder_.full(relative) + ")");
+  }
+  if (result < 0) return folder_.read_failure(-result, "stat", relative);
+  const auto bytes = static_cast<std::uint64_t>(there.st_size);
+  if (!S_ISREG(there.st_mode) || bytes > bytes_max) {
+    return Status(Code::kCorrupt, folder_.full(relative) + " is not a regular file of at most " +
+                                      std::to_string(bytes_max) + " bytes (" + std::to_string(bytes) + ")");
+  }
+  SY_ASSIGN_OR_RETURN(auto reader, FileReader::open(folder_, relative, std::move(what)));
+  std::string text(static_cast<std::size_t>(bytes), '\0');
+  reader->start({{0, std::as_writable_bytes(std::span(text.data(), text.size()))}});
+  SY_RETURN_IF_ERROR(reader->finish());
+  return text;
+}
+
+Status DirectoryTier::put_committed(const AttemptName& attempt, std::string_view bytes) {
+  SY_RETURN_IF_ERROR(check_group(attempt.group));
+  SY_RETURN_IF_ERROR(folder_.check_writable());
+  const std::string path = attempt_path(attempt);
+  const std::string marker = path + "/committed";
+  struct stat there {};
+  if (const int result = folder_.stat(path, &there); result == -ENOENT) {
+    return {Code::kNotFound, describe(attempt) + " is not in the tier (" + folder_.full(path) + ")"};
+  } else if (result < 0) {
+    return folder_.write_failure(-result, "stat", path, bytes.size());
+  }
+  const LiveTemporary temporary(new_temporary_name());
+  SY_ASSIGN_OR_RETURN(auto writer, FileWriter::create(folder_, temporary_path(attempt, temporary.name()), bytes.size(),
+                                                      {path + "/tmp"}));
+  SY_RETURN_IF_ERROR(write_synced(*writer, bytes));
+  SY_POINT(folder_.runtime(), "tier.after_marker_write");
+  int result = folder_.link("tier.marker", writer->relative(), marker);
+  if (result == -EPERM || result == -EOPNOTSUPP) {
+    result = folder_.rename_no_replace(writer->relative(), marker);
+    if (result == 0) writer->keep();
+  }
+  if (result == -EEXIST) {
+    SY_ASSIGN_OR_RETURN(const std::string found, read_committed(attempt));
+    if (found != bytes) {
+      return {Code::kConflict, describe(attempt) + " has another `committed` marker (" + folder_.full(marker) + ")"};
+    }
+  } else if (result < 0) {
+    return folder_.write_failure(-result, "link", marker, bytes.size());
+  }
+  return sync_all({{path, true}});
+}
+
+Result<std::string> DirectoryTier::read_committed(const AttemptName& attempt) {
+  SY_RETURN_IF_ERROR(check_group(attempt.group));
+  return read_small_file(attempt_path(attempt) + "/committed", "the `committed` marker of " + describe(attempt),
+                         kMarkerBytesMax);
+}
+
+Status DirectoryTier::put_deleting(const std::string& group) {
+  SY_RETURN_IF_ERROR(check_group(group));
+  SY_RETURN_IF_ERROR(folder_.check_writable());
+  const std::string path = group_path(group);
+  SY_RETURN_IF_ERROR(folder_.make_folders(path));
+  // Empty, so it needs no temporary name: it is there whole or not at all.
+  const int opened = folder_.open("tier.marker", path + "/deleting", O_WRONLY | O_CREAT | O_EXCL, 0444);
+  if (opened < 0 && opened != -EEXIST) return folder_.write_failure(-opened, "create", path + "/deleting", 0);
+  if (opened >= 0) {
+    Fd fd(opened);
+    if (const int closed = fd.close(); closed < 0) {
+      return folder_.write_failure(-closed, "close", path + "/deleting", 0);
+    }
+  }
+  return sync_all({{path + "/deleting", false},
+                   {path, true},
+                   {path.substr(0, path.rfind('/')), true},
+                   {"groups", true},
+                   {".", true}});
+}
+
+Status DirectoryTier::put_catalog_copy(std::uint64_t sequence, std::string_view bytes) {
+  SY_RETURN_IF_ERROR(folder_.check_writable());
+  const std::string path = catalog_path(sequence);
+  const LiveTemporary temporary(new_temporary_name());
+  SY_ASSIGN_OR_RETURN(auto writer,
+                      FileWriter::create(folder_, "catalog/tmp/" + temporary.name(), bytes.size(), {"catalog/tmp"}));
+  SY_RETURN_IF_ERROR(write_synced(*writer, bytes));
+  SY_POINT(folder_.runtime(), "tier.after_marker_write");
+  // Replaces: all copies of one sequence hold the same state, and a damaged one is to be got rid of.
+  const int result = folder_.rename("tier.rename", writer->relative(), path);
+  if (result < 0) return folder_.write_failure(-result, "rename", path, bytes.size());
+  writer->keep();
+  return sync_all({{"catalog", true}, {".", true}});
+}
+
+Result<std::vector<std::uint64_t>> DirectoryTier::list_catalog_copies() {
+  SY_ASSIGN_OR_RETURN(const auto names, folder_.names_in("catalog"));
+  std::vector<std::uint64_t> sequences;
+  for (const std::string& name : names) {
+    if (const auto sequence = parse_digits(name, 20); sequence.has_value()) sequences.push_back(*sequence);
+  }
+  return sequences;
+}
+
+Result<std::string> DirectoryTier::read_catalog_copy(std::uint64_t sequence) {
+  return read_small_file(catalog_path(sequence), "the catalog copy of sequence " + std::to_string(sequence),
+                         kCatalogCopyBytesMax);
+}
+
+Status DirectoryTier::remove_catalog_copy(std::uint64_t sequence) {
+  SY_RETURN_IF_ERROR(folder_.check_writable());
+  return remove_file(catalog_path(sequence));
+}
+
+}  // namespace steelyard::tiers::directory

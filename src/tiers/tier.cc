@@ -1,0 +1,44 @@
+#include "tiers/tier.h"
+
+#include <cstdlib>
+#include <utility>
+
+#include "base/check.h"
+#include "base/checked.h"
+
+namespace steelyard::tiers {
+namespace {
+
+constexpr std::size_t kAlignment = 4096;
+
+}  // namespace
+
+Status Tier::read(const ObjectName& name, std::vector<ReadRange> ranges) {
+  SY_ASSIGN_OR_RETURN(auto pending, start_read(name, std::move(ranges)));
+  return pending->finish();
+}
+
+AlignedBuffer::AlignedBuffer(std::size_t bytes) {
+  const auto rounded = checked_mul(div_ceil(bytes, kAlignment), kAlignment);
+  SY_CHECK(rounded.has_value(), "size of an aligned buffer");
+  if (*rounded == 0) return;
+  data_ = static_cast<std::byte*>(std::aligned_alloc(kAlignment, *rounded));
+  SY_CHECK(data_ != nullptr, "out of memory for an aligned buffer");
+  bytes_ = *rounded;
+}
+
+AlignedBuffer::AlignedBuffer(AlignedBuffer&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+
+AlignedBuffer& AlignedBuffer::operator=(AlignedBuffer&& other) noexcept {
+  if (this != &other) {
+    std::free(data_);
+    data_ = std::exchange(other.data_, nullptr);
+    bytes_ = std::exchange(other.bytes_, 0);
+  }
+  return *this;
+}
+
+AlignedBuffer::~AlignedBuffer() { std::free(data_); }
+
+}  // namespace steelyard::tiers
