@@ -31,7 +31,7 @@ struct StoreOptions {
   tiers::Medium cold_medium = tiers::Medium::kDisk;
   std::optional<std::uint64_t> cold_reserve_free;
   std::uint64_t io_memory = limits::kIoMemoryDefault;  ///< lowered to what the cgroup allows
-  unsigned jobs = 0;                                    ///< 0: number of cores
+  unsigned jobs = 0;                                   ///< 0: number of cores
   std::uint64_t header_limit = limits::kHeaderBytesDefault;
   std::int64_t writer_ttl_ms = limits::kWriterTtlMs;
   std::int64_t lease_ttl_ms = limits::kLeaseTtlMs;
@@ -110,8 +110,8 @@ enum class ProblemKind { kMissingObject, kObjectSize, kObjectChecksum, kFileSha2
 struct Problem {
   ProblemKind kind = ProblemKind::kMissingObject;
   std::string file;
-  std::vector<std::string> tensors;  ///< all whose bytes touch the bad block
-  std::string object;                ///< key
+  std::vector<std::string> tensors;     ///< all whose bytes touch the bad block
+  std::string object;                   ///< key
   std::optional<std::uint64_t> offset;  ///< first bad block in the object
   std::string expected;
   std::string actual;

@@ -1,0 +1,68 @@
+#include "store/cat.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/utf8.h"
+#include "formats/ref.h"
+#include "store/file_segments.h"
+#include "store/lease_guard.h"
+#include "store/manifest_file.h"
+#include "store/resolve.h"
+#include "store/verified_reader.h"
+
+namespace steelyard::store {
+namespace {
+
+struct ByteRange {
+  std::uint64_t first = 0;
+  std::uint64_t bytes = 0;
+};
+
+/// `--range START-END`, both inclusive; an end behind the file means to its end.
+Result<ByteRange> range_in(const CatRequest& request, std::uint64_t file_bytes) {
+  const std::uint64_t first = request.first.value_or(0);
+  if (!request.first && !request.last) return ByteRange{0, file_bytes};
+  if (first >= file_bytes || (request.last && *request.last < first)) {
+    return Status(
+        Code::kInvalidArgument,
+        fmt::format("range {}-{} is not in {}, which has {} bytes", first,
+                    request.last ? fmt::format("{}", *request.last) : "", printable(request.path), file_bytes),
+        "the range is START-END, both inclusive, counted from 0");
+  }
+  const std::uint64_t last = std::min(request.last.value_or(file_bytes - 1), file_bytes - 1);
+  return ByteRange{first, last - first + 1};
+}
+
+}  // namespace
+
+Status run_cat(Context& context, const CatRequest& request, const std::function<Status(ByteView)>& sink,
+               const CancelFlag& cancel) {
+  const Purpose purpose = request.allow_degraded ? Purpose::kReadDegraded : Purpose::kRead;
+  SY_ASSIGN_OR_RETURN(const metadata::RevisionRecord record, resolve(context.catalog, request.source, purpose));
+  StopSignal stop(cancel);
+  SY_ASSIGN_OR_RETURN(const auto lease, LeaseGuard::acquire(context, record, request.allow_degraded, stop));
+  SY_ASSIGN_OR_RETURN(const formats::StoredManifest manifest, load_manifest(context.cold, record));
+  const formats::FileEntry* file = find_file(manifest, request.path);
+  if (file == nullptr) {
+    const std::string ref = formats::format_ref(record.identity);
+    return {Code::kNotFound, fmt::format("{} has no file {}", ref, printable(request.path)),
+            fmt::format("`steelyard inspect --files {}` lists its files", ref)};
+  }
+  SY_ASSIGN_OR_RETURN(const ByteRange range, range_in(request, file->bytes));
+
+  ReadBuffers buffers(read_piece_bytes(context.io_budget, 1));
+  VerifiedReader reader(context.cold, attempt_of(record), manifest.objects,
+                        segments_of(manifest, *file, range.first, range.bytes), buffers);
+  VerifiedReader::Piece piece;
+  for (;;) {
+    SY_RETURN_IF_ERROR(stop.status("cat"));
+    SY_ASSIGN_OR_RETURN(const bool more, reader.next(piece));
+    if (!more) return {};
+    if (piece.bad) return to_status(*piece.bad, record.identity).annotate("reading", printable(file->path));
+    SY_RETURN_IF_ERROR(sink(piece.bytes));
+  }
+}
+
+}  // namespace steelyard::store

@@ -1,0 +1,290 @@
+#include "store/import.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/limits.h"
+#include "base/log.h"
+#include "base/units.h"
+#include "formats/identity.h"
+#include "hash/sha256.h"
+#include "store/committed_marker.h"
+#include "store/import_layout.h"
+#include "store/manifest_file.h"
+#include "store/payload_pipeline.h"
+#include "store/progress_meter.h"
+#include "store/stop_signal.h"
+#include "store/writer_keeper.h"
+
+namespace steelyard::store {
+namespace {
+
+constexpr std::int64_t kWaitStepMs = 200;
+
+metadata::Lineage lineage_of(const Selector& target) {
+  return {target.tenant_id, target.namespace_id, target.ref.resource_id, target.ref.revision.value_or("main")};
+}
+
+/// One import under way. The steps are called in the order in which they stand here.
+class Import {
+ public:
+  Import(Context& context, const ImportRequest& request, Source& source, Observer& observer, const CancelFlag& cancel)
+      : context_(context),
+        request_(request),
+        source_(source),
+        observer_(observer),
+        cancel_(cancel),
+        stop_(cancel),
+        begun_ns_(context.runtime.mono_ns()) {}
+
+  Result<ImportResult> run() {
+    SY_RETURN_IF_ERROR(plan());
+    SY_RETURN_IF_ERROR(begin());
+    Status status = write_and_commit();
+    if (!status.ok()) return explain(std::move(status));
+    clean_up();
+    return result();
+  }
+
+ private:
+  Status plan() {
+    ProgressMeter scan(context_.runtime, observer_, "scan", 0, source_.files().size());
+    SY_ASSIGN_OR_RETURN(plan_, formats::plan_checkpoint(source_.files(), reader_of(source_), request_.checkpoint));
+    scan.finish();
+    for (const std::string& warning : plan_.warnings) observer_.warning(warning);
+    SY_ASSIGN_OR_RETURN(chunk_bytes_, choose_chunk_bytes());
+    SY_ASSIGN_OR_RETURN(layout_, lay_out(plan_, chunk_bytes_));
+    return {};
+  }
+
+  /// The request's, else that of the lineage's newest published generation, else the default.
+  Result<std::uint64_t> choose_chunk_bytes() {
+    if (request_.chunk_bytes) {
+      const std::uint64_t bytes = *request_.chunk_bytes;
+      if (bytes < limits::kChunkBytesMin || bytes > limits::kChunkBytesMax || bytes % limits::kChunkBytesMin != 0) {
+        return Status(Code::kInvalidArgument,
+                      fmt::format("the chunk size is {}; it must be a multiple of 1 MiB from 1 MiB to 4 GiB",
+                                  format_size(bytes)));
+      }
+      return bytes;
+    }
+    SY_ASSIGN_OR_RETURN(const auto records, context_.catalog.list_lineage(lineage_of(request_.target)));
+    for (auto record = records.rbegin(); record != records.rend(); ++record) {
+      if (record->availability != metadata::Availability::kReady) continue;
+      const auto manifest = load_manifest(context_.cold, *record);
+      if (manifest.ok()) return manifest->chunk_bytes;
+    }
+    return limits::kChunkBytesDefault;
+  }
+
+  Status begin() {
+    metadata::BeginWeightImport command;
+    command.lineage = lineage_of(request_.target);
+    command.weight_generation = request_.target.ref.weight_generation;
+    command.token = context_.runtime.random_hex(16);
+    command.process = context_.runtime.self();
+    command.holder = fmt::format("{} (pid {})", command.process.host, command.process.pid);
+    command.ttl_ms = context_.options.writer_ttl_ms;
+    command.expected.payload_count = layout_.objects.size();
+    command.expected.logical_bytes = plan_.logical_bytes;
+    command.labels = request_.labels;
+    command.policy = request_.policy;
+
+    const std::int64_t deadline = context_.runtime.mono_ms() + request_.wait_ms;
+    for (;;) {
+      auto answer = context_.catalog.begin_weight_import(command);
+      if (answer.ok()) {
+        record_ = std::move(answer->record).value();
+        token_ = {record_.identity, command.token, record_.import_attempt};
+        attempt_ = attempt_of(record_);
+        SY_POINT(context_.runtime, "import.after_begin");
+        return {};
+      }
+      if (answer.code() != Code::kBusy || context_.runtime.mono_ms() >= deadline) return std::move(answer).status();
+      if (cancel_.load()) return cancelled("waiting for the other writer");
+      context_.runtime.sleep_ms(kWaitStepMs);
+    }
+  }
+
+  Status write_and_commit() {
+    WriterKeeper keeper(context_.runtime, context_.catalog, token_, context_.options.writer_ttl_ms, stop_);
+    SY_RETURN_IF_ERROR(write_payload());
+    SY_RETURN_IF_ERROR(write_manifest());
+    SY_RETURN_IF_ERROR(stop_.status("the import"));
+    SY_RETURN_IF_ERROR(commit());
+    keeper.committed();
+    return {};
+  }
+
+  Status write_payload() {
+    std::vector<std::uint64_t> sizes;
+    sizes.reserve(layout_.objects.size());
+    for (const ObjectSpan& object : layout_.objects) sizes.push_back(object.bytes);
+    context_.observer.expect(attempt_, std::move(sizes));
+
+    SY_RETURN_IF_ERROR(check_space());
+    ProgressMeter progress(context_.runtime, observer_, "import", plan_.logical_bytes, plan_.files.size());
+    PayloadPipeline pipeline(context_, source_, plan_, layout_, attempt_,
+                             {.verify_after_write = request_.verify_after_write}, stop_, progress);
+    SY_RETURN_IF_ERROR(pipeline.run());
+    progress.finish();
+    written_bytes_ = pipeline.written_bytes();
+    reused_bytes_ = pipeline.reused_bytes();
+    objects_ = std::move(pipeline.objects());
+    file_digests_ = pipeline.file_digests();
+    SY_POINT(context_.runtime, "import.after_objects");
+    return {};
+  }
+
+  /// Where the source might not fit, finds out how much of it the tier really lacks before a byte is written.
+  Status check_space() {
+    SY_ASSIGN_OR_RETURN(const std::uint64_t available, context_.cold.available_bytes());
+    if (plan_.logical_bytes <= available) return {};
+    ProgressMeter progress(context_.runtime, observer_, "scan", plan_.logical_bytes, plan_.files.size());
+    PayloadPipeline pipeline(context_, source_, plan_, layout_, attempt_, {.link_only = true}, stop_, progress);
+    SY_RETURN_IF_ERROR(pipeline.run());
+    progress.finish();
+    if (pipeline.absent_bytes() <= available) return {};
+    return {Code::kNoSpace,
+            fmt::format("the cold tier needs {} more for this import and may use {} (cold.reserve_free is kept): {} "
+                        "are missing",
+                        format_size(pipeline.absent_bytes()), format_size(available),
+                        format_size(pipeline.absent_bytes() - available)),
+            "free space, set --cold-path to a larger filesystem for a new store, or lower --cold-reserve-free"};
+  }
+
+  Status write_manifest() {
+    formats::StoredManifest manifest;
+    manifest.identity = record_.identity;
+    manifest.created_at_ms = record_.created_at_ms;
+    manifest.chunk_bytes = chunk_bytes_;
+    manifest.source = source_.facts();
+    std::sort(manifest.source.begin(), manifest.source.end());
+    manifest.runs = std::move(layout_.runs);
+    manifest.objects = std::move(objects_);
+    manifest.tensors = std::move(layout_.tensors);
+    for (std::size_t i = 0; i < plan_.files.size(); ++i) {
+      const formats::PlannedFile& file = plan_.files[i];
+      manifest.files.push_back({file.path, file.kind, file.bytes, file_digests_[i], std::move(layout_.pieces[i])});
+    }
+    tensors_ = manifest.tensors.size();
+
+    SY_ASSIGN_OR_RETURN(const std::string json, formats::write_manifest(manifest));
+    const Digest sha256 = hash::sha256(as_bytes(json));
+    summary_ = {manifest.objects.size(), manifest.logical_bytes(),
+                formats::payload_keys_sha256(record_.identity, static_cast<std::uint32_t>(manifest.objects.size())),
+                sha256.hex()};
+    SY_ASSIGN_OR_RETURN(const auto put, context_.cold.start_put(manifest_of(attempt_), as_bytes(json), sha256));
+    SY_RETURN_IF_ERROR(put->finish().status());
+    SY_POINT(context_.runtime, "import.after_manifest_put");
+    return {};
+  }
+
+  Status commit() {
+    SY_RETURN_IF_ERROR(context_.cold.flush(attempt_));
+    context_.observer.set_flushed(attempt_, true);
+    SY_POINT(context_.runtime, "import.after_flush");
+    metadata::CommitWeightImport command;
+    command.identity = record_.identity;
+    command.token = token_.token;
+    command.import_attempt = token_.import_attempt;
+    command.expected_metadata_generation = record_.metadata_generation;
+    command.summary = summary_;
+    SY_ASSIGN_OR_RETURN(record_, context_.catalog.commit_weight_import(command));
+    context_.observer.forget(attempt_);
+    SY_POINT(context_.runtime, "import.after_commit");
+    return {};
+  }
+
+  /// The revision is published; nothing here may turn that into a failure.
+  void clean_up() {
+    if (Status status = ensure_committed_marker(context_.cold, record_); !status.ok()) {
+      log_info("the committed marker will be written by the next process that leases the revision: {}",
+               status.to_string());
+    }
+    SY_POINT(context_.runtime, "import.after_committed_marker");
+    remove_leftovers();
+  }
+
+  void remove_leftovers() {
+    const auto listing = context_.cold.list_group(attempt_.group);
+    if (listing.ok()) {
+      for (const std::uint32_t attempt : listing->attempts) {
+        if (attempt >= attempt_.attempt) continue;
+        note(context_.cold.remove_attempt({attempt_.group, attempt}));
+      }
+    } else {
+      note(listing.status());
+    }
+    note(context_.cold.remove_temporaries(attempt_));
+  }
+
+  static void note(const Status& status) {
+    if (!status.ok()) log_info("left for gc: {}", status.to_string());
+  }
+
+  Status explain(Status status) const {
+    context_.observer.forget(attempt_);
+    if (status.code() == Code::kUnknownOutcome) {
+      return std::move(status).with_hint(
+          fmt::format("`steelyard inspect {}` tells whether it was published", formats::format_ref(record_.identity)));
+    }
+    const std::string resume =
+        fmt::format("nothing was published; the same command resumes {}", formats::format_ref(record_.identity));
+    const std::string hint = status.hint().empty() ? resume : status.hint() + "; " + resume;
+    return std::move(status).with_hint(hint);
+  }
+
+  ImportResult result() const {
+    ImportResult result;
+    result.record = record_;
+    result.files = plan_.files.size();
+    result.tensors = tensors_;
+    result.payload_objects = summary_.payload_count;
+    result.logical_bytes = summary_.logical_bytes;
+    result.written_bytes = written_bytes_;
+    result.reused_bytes = reused_bytes_;
+    result.seconds = static_cast<double>(context_.runtime.mono_ns() - begun_ns_) / 1e9;
+    return result;
+  }
+
+  Context& context_;
+  const ImportRequest& request_;
+  Source& source_;
+  Observer& observer_;
+  const CancelFlag& cancel_;
+  StopSignal stop_;
+  const std::int64_t begun_ns_;
+
+  formats::CheckpointPlan plan_;
+  std::uint64_t chunk_bytes_ = 0;
+  ImportLayout layout_;
+  metadata::RevisionRecord record_;
+  metadata::RenewWeightImport token_;
+  tiers::AttemptName attempt_;
+  std::vector<formats::ObjectEntry> objects_;
+  std::vector<Digest> file_digests_;
+  metadata::GroupSummary summary_;
+  std::uint64_t tensors_ = 0;
+  std::uint64_t written_bytes_ = 0;
+  std::uint64_t reused_bytes_ = 0;
+};
+
+}  // namespace
+
+Result<ImportResult> run_import(Context& context, const ImportRequest& request, Source& source, Observer& observer,
+                                const CancelFlag& cancel) {
+  return Import(context, request, source, observer, cancel).run();
+}
+
+Result<formats::CheckpointPlan> preview_import(const ImportRequest& request, Observer& observer) {
+  SY_ASSIGN_OR_RETURN(const auto source, open_source(request.source, request.follow_links));
+  SY_ASSIGN_OR_RETURN(formats::CheckpointPlan plan,
+                      formats::plan_checkpoint(source->files(), reader_of(*source), request.checkpoint));
+  for (const std::string& warning : plan.warnings) observer.warning(warning);
+  return plan;
+}
+
+}  // namespace steelyard::store

@@ -1,0 +1,37 @@
+// LeaseGuard: protects one revision while a verb reads it.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "store/context.h"
+#include "store/stop_signal.h"
+
+namespace steelyard::store {
+
+/// Takes a lease, renews it at a third of its time to live, and releases it in the end. A lease that is lost stops the
+/// verb through `stop`. A read-only store takes none.
+class LeaseGuard {
+ public:
+  /// NOT_READY when the revision may not be read (any more).
+  static Result<std::unique_ptr<LeaseGuard>> acquire(Context& context, const metadata::RevisionRecord& record,
+                                                     bool allow_degraded, StopSignal& stop);
+  ~LeaseGuard();
+  LeaseGuard(const LeaseGuard&) = delete;
+  LeaseGuard& operator=(const LeaseGuard&) = delete;
+
+ private:
+  LeaseGuard(Context& context, StopSignal& stop) : context_(context), stop_(stop) {}
+  void renew_until_ended();
+
+  Context& context_;
+  StopSignal& stop_;
+  std::string lease_id_;
+  std::unique_ptr<Event> ended_;
+  std::unique_ptr<Task> task_;
+};
+
+/// Who a lease of this process belongs to: "host (pid 12)".
+std::string holder_of(Runtime& runtime);
+
+}  // namespace steelyard::store

@@ -1,0 +1,143 @@
+#include "store/materialize.h"
+
+#include <fmt/format.h>
+#include <sys/statvfs.h>
+
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <numeric>
+
+#include "base/units.h"
+#include "base/utf8.h"
+#include "store/file_segments.h"
+#include "store/lease_guard.h"
+#include "store/manifest_file.h"
+#include "store/plain_files.h"
+#include "store/progress_meter.h"
+#include "store/resolve.h"
+#include "store/target_folder.h"
+#include "store/verified_reader.h"
+
+namespace steelyard::store {
+namespace {
+
+class Materialization {
+ public:
+  Materialization(Context& context, const metadata::RevisionRecord& record, const formats::StoredManifest& manifest,
+                  TargetFolder& target, Observer& observer, StopSignal& stop)
+      : context_(context),
+        record_(record),
+        manifest_(manifest),
+        attempt_(attempt_of(record)),
+        target_(target),
+        stop_(stop),
+        queue_(manifest.files.size()),
+        bytes_(std::accumulate(manifest.files.begin(), manifest.files.end(), std::uint64_t{0},
+                               [](std::uint64_t sum, const auto& file) { return sum + file.bytes; })),
+        progress_(context.runtime, observer, "materialize", bytes_, manifest.files.size()) {
+    std::iota(queue_.begin(), queue_.end(), std::size_t{0});
+    std::stable_sort(queue_.begin(), queue_.end(),
+                     [&](std::size_t a, std::size_t b) { return manifest_.files[a].bytes > manifest_.files[b].bytes; });
+  }
+
+  std::uint64_t bytes() const { return bytes_; }
+
+  Status run() {
+    SY_RETURN_IF_ERROR(check_space());
+    const unsigned workers =
+        std::min<unsigned>(context_.options.jobs, static_cast<unsigned>(std::max<std::size_t>(queue_.size(), 1)));
+    // Two pieces to read into and one to write from for each worker.
+    const std::uint64_t piece_bytes = read_piece_bytes(context_.io_budget / 3 * 2, workers);
+    const auto work = [&] {
+      ReadBuffers buffers(piece_bytes);
+      const tiers::AlignedBuffer staging(piece_bytes);
+      while (!stop_.stopped()) {
+        const std::size_t turn = next_.fetch_add(1);
+        if (turn >= queue_.size()) return;
+        const formats::FileEntry& file = manifest_.files[queue_[turn]];
+        if (Status status = write(file, buffers, staging.span()); !status.ok()) {
+          stop_.fail(std::move(status).annotate("materialising", printable(file.path)));
+        }
+      }
+    };
+    std::vector<std::unique_ptr<Task>> tasks;
+    for (unsigned i = 1; i < workers; ++i) tasks.push_back(context_.runtime.spawn("materialize-worker", work));
+    work();
+    tasks.clear();
+    SY_RETURN_IF_ERROR(stop_.status("materialize"));
+    SY_RETURN_IF_ERROR(target_.publish());
+    progress_.finish();
+    return {};
+  }
+
+ private:
+  Status check_space() const {
+    struct statvfs info {};
+    if (fstatvfs(target_.staging_fd(), &info) != 0) return {};
+    const std::uint64_t available = static_cast<std::uint64_t>(info.f_bavail) * info.f_frsize;
+    if (bytes_ <= available) return {};
+    return {Code::kNoSpace,
+            fmt::format("{} needs {} and its filesystem has {}: {} are missing", target_.path(), format_size(bytes_),
+                        format_size(available), format_size(bytes_ - available)),
+            "free space or name a folder on a larger filesystem"};
+  }
+
+  Status write(const formats::FileEntry& file, ReadBuffers& buffers, ByteSpan staging) {
+    const auto slash = file.path.rfind('/');
+    const std::string folder_path = slash == std::string::npos ? "" : file.path.substr(0, slash);
+    const std::string name = slash == std::string::npos ? file.path : file.path.substr(slash + 1);
+    SY_ASSIGN_OR_RETURN(const UniqueFd folder, open_or_make_folder(target_.staging_fd(), folder_path));
+    SY_ASSIGN_OR_RETURN(PlainFileWriter writer,
+                        PlainFileWriter::create(context_.runtime, folder.get(), name, file.bytes, staging));
+    VerifiedReader reader(context_.cold, attempt_, manifest_.objects, segments_of(manifest_, file), buffers);
+    VerifiedReader::Piece piece;
+    for (;;) {
+      if (stop_.stopped()) return {};
+      SY_ASSIGN_OR_RETURN(const bool more, reader.next(piece));
+      if (!more) break;
+      if (piece.bad) return to_status(*piece.bad, record_.identity);
+      SY_RETURN_IF_ERROR(writer.append(piece.bytes));
+      progress_.add_bytes(piece.bytes.size());
+    }
+    SY_RETURN_IF_ERROR(writer.finish());
+    progress_.add_file();
+    return {};
+  }
+
+  Context& context_;
+  const metadata::RevisionRecord& record_;
+  const formats::StoredManifest& manifest_;
+  const tiers::AttemptName attempt_;
+  TargetFolder& target_;
+  StopSignal& stop_;
+  std::vector<std::size_t> queue_;  ///< files, largest first
+  std::uint64_t bytes_;
+  ProgressMeter progress_;
+  std::atomic<std::size_t> next_{0};
+};
+
+}  // namespace
+
+Result<MaterializeResult> run_materialize(Context& context, const MaterializeRequest& request, Observer& observer,
+                                          const CancelFlag& cancel) {
+  const Purpose purpose = request.allow_degraded ? Purpose::kReadDegraded : Purpose::kRead;
+  MaterializeResult result;
+  SY_ASSIGN_OR_RETURN(result.record, resolve(context.catalog, request.source, purpose));
+  StopSignal stop(cancel);
+  SY_ASSIGN_OR_RETURN(const auto lease, LeaseGuard::acquire(context, result.record, request.allow_degraded, stop));
+  SY_ASSIGN_OR_RETURN(const formats::StoredManifest manifest, load_manifest(context.cold, result.record));
+  SY_ASSIGN_OR_RETURN(const auto target, TargetFolder::prepare(context.runtime, request.target, request.force));
+  if (!target->atomic()) {
+    result.notes.push_back(
+        fmt::format("{} cannot be renamed, so its files appear one by one, index files last", target->path()));
+  }
+  Materialization materialization(context, result.record, manifest, *target, observer, stop);
+  SY_RETURN_IF_ERROR(materialization.run());
+  result.path = target->path();
+  result.files = manifest.files.size();
+  result.bytes = materialization.bytes();
+  return result;
+}
+
+}  // namespace steelyard::store

@@ -1,0 +1,139 @@
+#include "store/open_store.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <optional>
+#include <system_error>
+
+#include "oplog/open.h"
+#include "tiers/open.h"
+
+namespace steelyard::store {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Paths {
+  std::string store;
+  std::string catalog;
+  std::string cold;
+};
+
+Paths paths_of(const StoreOptions& options) {
+  const fs::path store(options.path);
+  return {options.path, (store / "catalog.db").native(),
+          options.cold_path.empty() ? (store / "cold").native() : options.cold_path};
+}
+
+/// Whether there is something; an error other than absence names the path.
+Result<bool> exists(const std::string& path) {
+  struct stat info {};
+  if (stat(path.c_str(), &info) == 0) return true;
+  if (errno == ENOENT) return false;
+  if (errno == ENOTDIR) {
+    return Status(Code::kInvalidArgument, fmt::format("{} cannot be there: a part of that path is a file", path),
+                  "name a folder with --store");
+  }
+  return errno_status(errno, "stat", path);
+}
+
+Status check_is_folder(const std::string& path) {
+  struct stat info {};
+  if (stat(path.c_str(), &info) != 0 || S_ISDIR(info.st_mode)) return {};
+  return {Code::kInvalidArgument, fmt::format("the store path {} is not a folder", path), "name a folder with --store"};
+}
+
+Status no_store(const Paths& paths) {
+  return {Code::kNotFound, fmt::format("there is no store at {}", paths.store),
+          "`steelyard import` makes one; --store names another"};
+}
+
+Status no_catalog(const Paths& paths) {
+  return {Code::kUnavailable,
+          fmt::format("the store at {} has objects in {} but no catalog ({} is missing)", paths.store, paths.cold,
+                      paths.catalog),
+          "restore catalog.db, or rebuild it with `steelyard recover`"};
+}
+
+Result<std::optional<std::string>> cold_id(const std::string& path) {
+  auto id = tiers::directory_store_id(path);
+  if (id.ok()) return std::optional(std::move(id).value());
+  if (id.code() == Code::kNotFound) return std::optional<std::string>();
+  return std::move(id).status();
+}
+
+bool holds_objects(const std::string& cold) {
+  std::error_code error;
+  const fs::path groups = fs::path(cold) / "groups";
+  return fs::exists(groups, error) && !fs::is_empty(groups, error);
+}
+
+Result<StoreParts> open_existing(Runtime& runtime, const StoreOptions& options, const Paths& paths, bool read_only,
+                                 bool create_catalog, std::string store_id) {
+  StoreParts parts;
+  parts.read_only = read_only;
+  tiers::DirectoryOptions cold;
+  cold.path = paths.cold;
+  cold.store_id = store_id;
+  cold.read_only = read_only;
+  cold.medium = options.cold_medium;
+  cold.reserve_free_bytes = options.cold_reserve_free;
+  SY_ASSIGN_OR_RETURN(parts.cold, tiers::open_directory(runtime, cold));
+  SY_ASSIGN_OR_RETURN(
+      parts.log,
+      oplog::open_sqlite(
+          runtime, {.path = paths.catalog, .store_id = store_id, .create = create_catalog, .read_only = read_only}));
+  parts.read_only = read_only || parts.log->capabilities().read_only;
+  parts.store_id = std::move(store_id);
+  return parts;
+}
+
+Result<StoreParts> create_new(Runtime& runtime, const StoreOptions& options, const Paths& paths) {
+  std::error_code error;
+  fs::create_directories(paths.store, error);
+  if (error) return errno_status(error.value(), "mkdir", paths.store);
+  tiers::DirectoryOptions cold;
+  cold.path = paths.cold;
+  cold.store_id = runtime.random_hex(16);
+  cold.create = true;
+  cold.medium = options.cold_medium;
+  // Another process may make the same store now: whoever comes second finds the id of the first.
+  if (auto made = tiers::open_directory(runtime, cold); !made.ok() && made.code() != Code::kConflict) {
+    return std::move(made).status();
+  }
+  SY_POINT(runtime, "store.after_cold_created");
+  SY_ASSIGN_OR_RETURN(std::string store_id, tiers::directory_store_id(paths.cold));
+  return open_existing(runtime, options, paths, false, true, std::move(store_id));
+}
+
+}  // namespace
+
+Result<StoreParts> open_parts(Runtime& runtime, const StoreOptions& options, OpenMode mode) {
+  const Paths paths = paths_of(options);
+  SY_RETURN_IF_ERROR(check_is_folder(paths.store));
+  SY_ASSIGN_OR_RETURN(const bool has_catalog, exists(paths.catalog));
+  SY_ASSIGN_OR_RETURN(const auto id, cold_id(paths.cold));
+  if (has_catalog && !id) {
+    return Status(Code::kUnavailable,
+                  fmt::format("the catalog of {} is there but its cold tier is not: no store.json in {}", paths.store,
+                              paths.cold),
+                  "mount or restore the cold tier, or set --cold-path to where it is");
+  }
+  if (!has_catalog && id && holds_objects(paths.cold)) return no_catalog(paths);
+  if (!has_catalog) {
+    if (mode != OpenMode::kCreate) return no_store(paths);
+    return create_new(runtime, options, paths);
+  }
+  const bool writable = access(paths.store.c_str(), W_OK) == 0 && access(paths.catalog.c_str(), W_OK) == 0;
+  if (!writable && mode != OpenMode::kRead) {
+    return Status(Code::kUnauthorized, fmt::format("the store at {} is read-only for this user", paths.store),
+                  "list, inspect, verify, materialize and cat work; writing needs permission on the store's folder");
+  }
+  return open_existing(runtime, options, paths, !writable, false, *id);
+}
+
+}  // namespace steelyard::store

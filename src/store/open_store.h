@@ -1,0 +1,28 @@
+// Opening the parts of an embedded store, and making a new one.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "oplog/op_log.h"
+#include "store/store.h"
+#include "tiers/tier.h"
+
+namespace steelyard::store {
+
+/// The log and the cold tier of one store, which agree on its id.
+struct StoreParts {
+  std::string store_id;
+  std::unique_ptr<tiers::Tier> cold;
+  std::unique_ptr<oplog::OpLog> log;
+  bool read_only = false;
+};
+
+/// A new store is made in this order, so that a crash leaves something the next call completes: the store's folder, the
+/// cold tier with its id (created exclusively; of two creators one wins and the other reads its id), the catalog.
+Result<StoreParts> open_parts(Runtime& runtime, const StoreOptions& options, OpenMode mode);
+
+/// The store over parts that somebody else made (a simulation).
+std::unique_ptr<Store> make_store(Runtime& runtime, const StoreOptions& options, StoreParts parts);
+
+}  // namespace steelyard::store

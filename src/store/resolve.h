@@ -1,0 +1,21 @@
+// Which revision a verb means.
+#pragma once
+
+#include "catalog/catalog.h"
+#include "store/store.h"
+
+namespace steelyard::store {
+
+/// What the caller will do with the revision.
+enum class Purpose {
+  kRead,          ///< READY; or DEGRADED when allowed
+  kReadDegraded,  ///< READY or DEGRADED (`--allow-degraded`, verify)
+  kInspect,       ///< an exact generation in any state
+};
+
+/// An exact generation that may not be read: NOT_READY, saying which state and since when. No generation given: the
+/// newest READY one, else (for kReadDegraded, kInspect) the newest DEGRADED one; a DEGRADED one that may not be read:
+/// NOT_READY naming it; none: NOT_FOUND naming what exists.
+Result<metadata::RevisionRecord> resolve(catalog::Catalog& catalog, const Selector& selector, Purpose purpose);
+
+}  // namespace steelyard::store

@@ -1,0 +1,188 @@
+#include "store/store.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/log.h"
+#include "store/cat.h"
+#include "store/committed_marker.h"
+#include "store/context.h"
+#include "store/import.h"
+#include "store/io_budget.h"
+#include "store/lease_guard.h"
+#include "store/manifest_file.h"
+#include "store/materialize.h"
+#include "store/open_store.h"
+#include "store/resolve.h"
+#include "store/verify.h"
+
+namespace steelyard::store {
+namespace {
+
+constexpr std::string_view kCancelledHint = "nothing was left half visible; run the same command again";
+/// Snapshot copies kept in the cold tier: the newest, and one in case it is damaged.
+constexpr std::size_t kCatalogCopiesKept = 2;
+
+unsigned core_count() {
+  const long cores = sysconf(_SC_NPROCESSORS_ONLN);
+  return cores > 0 ? static_cast<unsigned>(cores) : 1;
+}
+
+StoreOptions with_defaults(StoreOptions options) {
+  if (options.jobs == 0) options.jobs = core_count();
+  return options;
+}
+
+/// Keeps a copy of each catalog snapshot in the cold tier, and removes the ones that newer copies replace.
+Status copy_snapshot(tiers::Tier& cold, std::uint64_t sequence, const std::string& bytes) {
+  SY_RETURN_IF_ERROR(cold.put_catalog_copy(sequence, bytes));
+  SY_ASSIGN_OR_RETURN(const std::vector<std::uint64_t> copies, cold.list_catalog_copies());
+  Status first;
+  for (std::size_t i = 0; i + kCatalogCopiesKept < copies.size(); ++i) {
+    Status status = cold.remove_catalog_copy(copies[i]);
+    if (first.ok()) first = std::move(status);
+  }
+  return first;
+}
+
+class StoreImpl final : public Store {
+ public:
+  StoreImpl(Runtime& runtime, const StoreOptions& options, StoreParts parts)
+      : options_(with_defaults(options)),
+        parts_(std::move(parts)),
+        observer_(*parts_.cold),
+        catalog_(
+            runtime, *parts_.log, observer_,
+            {.oplog_capability_confirmed = options_.oplog_capability_confirmed,
+             .snapshot_every = options_.snapshot_every,
+             .on_snapshot = [this](std::uint64_t sequence,
+                                   const std::string& bytes) { return copy_snapshot(*parts_.cold, sequence, bytes); }}),
+        context_{runtime,         options_,  *parts_.cold,
+                 catalog_,        observer_, io_budget(options_.io_memory, cgroup_memory_limit()),
+                 parts_.read_only} {}
+
+  bool read_only() const override { return parts_.read_only; }
+  const std::string& store_id() const override { return parts_.store_id; }
+
+  Result<ImportResult> import(const ImportRequest& request, Observer& observer, const CancelFlag& cancel) override {
+    SY_ASSIGN_OR_RETURN(const auto source, open_source(request.source, request.follow_links));
+    SY_ASSIGN_OR_RETURN(ImportResult result, run_import(context_, request, *source, observer, cancel));
+    SY_ASSIGN_OR_RETURN(result.active_leases, active_leases(result.record.identity));
+    return result;
+  }
+
+  Result<metadata::ListPage> list(const metadata::ListQuery& query) override {
+    return catalog_.list_weight_revisions(query);
+  }
+
+  Result<metadata::RevisionRecord> resolve(const Selector& selector, bool allow_degraded) override {
+    return store::resolve(catalog_, selector, allow_degraded ? Purpose::kReadDegraded : Purpose::kRead);
+  }
+
+  Result<std::uint64_t> active_leases(const metadata::Identity& identity) override {
+    SY_ASSIGN_OR_RETURN(const auto leases, catalog_.list_leases(identity));
+    return leases.size();
+  }
+
+  Result<Inspection> inspect(const Selector& selector) override {
+    Inspection inspection;
+    SY_ASSIGN_OR_RETURN(inspection.record, store::resolve(catalog_, selector, Purpose::kInspect));
+    const metadata::RevisionRecord& record = inspection.record;
+    inspection.read_only = parts_.read_only;
+    SY_ASSIGN_OR_RETURN(inspection.leases, catalog_.list_leases(record.identity));
+    inspection.active_leases = inspection.leases.size();
+    if (record.availability == metadata::Availability::kImporting) {
+      SY_ASSIGN_OR_RETURN(inspection.writer, catalog_.get_writer(record.identity));
+    }
+    if (record.availability == metadata::Availability::kReady ||
+        record.availability == metadata::Availability::kDegraded) {
+      auto manifest = load_manifest(*parts_.cold, record);
+      if (manifest.ok()) {
+        inspection.manifest = std::move(manifest).value();
+      } else {
+        log_warning("{}", manifest.status().message());
+      }
+    }
+    SY_ASSIGN_OR_RETURN(const auto members, parts_.cold->list_attempt(attempt_of(record)));
+    for (const tiers::ObjectStat& member : members) {
+      ++inspection.cold_objects;
+      inspection.cold_bytes += member.bytes;
+    }
+    return inspection;
+  }
+
+  Result<VerifyReport> verify(const Selector& selector, Observer& observer, const CancelFlag& cancel) override {
+    return run_verify(context_, selector, observer, cancel);
+  }
+
+  Result<MaterializeResult> materialize(const MaterializeRequest& request, Observer& observer,
+                                        const CancelFlag& cancel) override {
+    return run_materialize(context_, request, observer, cancel);
+  }
+
+  Status cat(const CatRequest& request, const std::function<Status(ByteView)>& sink,
+             const CancelFlag& cancel) override {
+    return run_cat(context_, request, sink, cancel);
+  }
+
+  Result<metadata::Lease> acquire_lease(const Selector& selector, const std::string& holder, const std::string& nonce,
+                                        std::int64_t ttl_ms, bool allow_degraded) override {
+    SY_ASSIGN_OR_RETURN(const auto record, resolve(selector, allow_degraded));
+    metadata::AcquireLease command;
+    command.identity = record.identity;
+    command.holder = holder;
+    command.nonce = nonce;
+    command.ttl_ms = ttl_ms;
+    command.allow_degraded = allow_degraded;
+    command.process = context_.runtime.self();
+    SY_ASSIGN_OR_RETURN(metadata::Answer answer, catalog_.acquire_lease(command));
+    if (Status status = ensure_committed_marker(*parts_.cold, record); !status.ok()) {
+      log_info("the committed marker is missing and could not be written: {}", status.to_string());
+    }
+    return std::move(answer.lease).value();
+  }
+
+  Result<metadata::Lease> renew_lease(const std::string& lease_id, std::int64_t ttl_ms) override {
+    return catalog_.renew_lease({.lease_id = lease_id, .ttl_ms = ttl_ms});
+  }
+
+  Status release_lease(const std::string& lease_id) override { return catalog_.release_lease({.lease_id = lease_id}); }
+
+  Result<std::vector<catalog::Catalog::LeaseRow>> list_leases(const std::optional<Selector>& selector,
+                                                              const std::string& tenant_id,
+                                                              const std::string& namespace_id) override {
+    if (!selector) return catalog_.list_leases(tenant_id, namespace_id);
+    SY_ASSIGN_OR_RETURN(const auto record, store::resolve(catalog_, *selector, Purpose::kInspect));
+    return catalog_.list_leases(record.identity);
+  }
+
+ private:
+  const StoreOptions options_;
+  StoreParts parts_;
+  TierObserver observer_;
+  catalog::Catalog catalog_;
+  Context context_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Store>> Store::open(Runtime& runtime, const StoreOptions& options, OpenMode mode) {
+  SY_ASSIGN_OR_RETURN(StoreParts parts, open_parts(runtime, options, mode));
+  return make_store(runtime, options, std::move(parts));
+}
+
+std::unique_ptr<Store> make_store(Runtime& runtime, const StoreOptions& options, StoreParts parts) {
+  return std::make_unique<StoreImpl>(runtime, options, std::move(parts));
+}
+
+Status cancelled(std::string what) {
+  return {Code::kUnavailable, what + " was interrupted", std::string(kCancelledHint)};
+}
+
+bool is_cancelled(const Status& status) {
+  return status.code() == Code::kUnavailable && status.message().ends_with(" was interrupted");
+}
+
+}  // namespace steelyard::store

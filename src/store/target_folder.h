@@ -1,0 +1,55 @@
+// TargetFolder: where a materialised checkpoint appears, whole or not at all.
+//
+// 1. The parents of the target are made. A sibling `.steelyard-<name hash>-<random>` of the target is made and locked.
+// 2. The files are written into the sibling, and its filesystem is synced.
+// 3. The sibling is renamed to the target (exchanged with it when it is to be replaced), and the parent is synced.
+// 4. What was replaced is removed.
+// A crash before 3 leaves a sibling, which the next materialise to the same target removes, since nobody holds its
+// lock. A target that cannot be renamed (a mount point, or a parent without write permission) gets its files one by one
+// from a folder inside it, index files last: whoever finds an index finds everything.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "base/runtime.h"
+#include "base/status.h"
+#include "store/plain_files.h"
+
+namespace steelyard::store {
+
+class TargetFolder {
+ public:
+  /// CONFLICT for a non-empty folder without `force`; INVALID_ARGUMENT for something that is no folder.
+  static Result<std::unique_ptr<TargetFolder>> prepare(Runtime& runtime, const std::string& target, bool force);
+  /// Removes what was not published.
+  ~TargetFolder();
+  TargetFolder(const TargetFolder&) = delete;
+  TargetFolder& operator=(const TargetFolder&) = delete;
+
+  /// The folder to write into.
+  int staging_fd() const { return staging_fd_.get(); }
+  /// The absolute path of the target.
+  const std::string& path() const { return path_; }
+  bool atomic() const { return !in_place_; }
+
+  /// Makes everything durable and visible.
+  Status publish();
+
+ private:
+  TargetFolder(Runtime& runtime, std::string path, bool force)
+      : runtime_(runtime), path_(std::move(path)), force_(force) {}
+  Status make_staging();
+  Status publish_by_rename();
+  Status publish_in_place();
+
+  Runtime& runtime_;
+  std::string path_;
+  bool force_;
+  bool in_place_ = false;
+  bool target_exists_ = false;
+  std::string staging_path_;
+  UniqueFd staging_fd_;
+};
+
+}  // namespace steelyard::store

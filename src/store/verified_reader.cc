@@ -1,0 +1,149 @@
+#include "store/verified_reader.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/limits.h"
+#include "formats/identity.h"
+#include "hash/xxh3.h"
+
+namespace steelyard::store {
+namespace {
+
+constexpr std::uint64_t kPieceBytesMax = 16 * limits::kMiB;
+
+std::uint64_t block_floor(std::uint64_t offset) { return offset - offset % limits::kBlockBytes; }
+
+}  // namespace
+
+Status to_status(const BadObject& bad, const formats::Identity& identity) {
+  std::string message = "object " + formats::payload_key(identity, bad.object);
+  if (bad.offset) message += fmt::format(", block at {}", *bad.offset);
+  message += fmt::format(": expected {}, found {}", bad.expected, bad.actual);
+  return {Code::kCorrupt, std::move(message), "run `steelyard verify` to see and record all damage of the revision"};
+}
+
+ReadBuffers::ReadBuffers(std::uint64_t bytes)
+    : piece_bytes(bytes), buffers{tiers::AlignedBuffer(bytes), tiers::AlignedBuffer(bytes)} {}
+
+std::uint64_t read_piece_bytes(std::uint64_t io_budget, unsigned workers) {
+  const std::uint64_t share = io_budget / (2ULL * std::max(workers, 1U));
+  return std::max(block_floor(std::min(share, kPieceBytesMax)), limits::kBlockBytes);
+}
+
+VerifiedReader::VerifiedReader(tiers::Tier& tier, const tiers::AttemptName& attempt,
+                               std::span<const formats::ObjectEntry> objects,
+                               std::vector<formats::ObjectRange> segments, ReadBuffers& buffers)
+    : tier_(tier), attempt_(attempt), objects_(objects), segments_(std::move(segments)), buffers_(buffers) {}
+
+VerifiedReader::~VerifiedReader() = default;
+
+std::optional<VerifiedReader::Window> VerifiedReader::take_window() {
+  while (next_segment_ < segments_.size() && segments_[next_segment_].bytes == 0) ++next_segment_;
+  if (next_segment_ == segments_.size()) return std::nullopt;
+  const formats::ObjectRange& segment = segments_[next_segment_];
+  if (!inside_segment_) {
+    next_begin_ = block_floor(segment.offset);
+    inside_segment_ = true;
+  }
+  const std::uint64_t object_bytes = objects_[segment.object].bytes;
+  const std::uint64_t segment_end = segment.offset + segment.bytes;
+  const std::uint64_t widened_end = segment_end % limits::kBlockBytes == 0
+                                        ? segment_end
+                                        : std::min(object_bytes, block_floor(segment_end) + limits::kBlockBytes);
+  Window window{next_segment_, next_begin_, std::min(widened_end, next_begin_ + buffers_.piece_bytes)};
+  next_begin_ = window.end;
+  if (window.end == widened_end) {
+    ++next_segment_;
+    inside_segment_ = false;
+  }
+  return window;
+}
+
+void VerifiedReader::start(Slot& slot, ByteSpan memory) {
+  const std::optional<Window> window = take_window();
+  slot.used = window.has_value();
+  if (!window) return;
+  slot.window = *window;
+  slot.start_error = Status();
+  const tiers::ObjectName name{attempt_, tiers::ObjectKind::kPayload, segments_[window->segment].object};
+  auto read = tier_.start_read(name, {{window->begin, memory.first(window->end - window->begin)}});
+  if (read.ok()) {
+    slot.read = std::move(read).value();
+  } else {
+    slot.start_error = std::move(read).status();
+  }
+}
+
+Result<std::optional<BadObject>> VerifiedReader::check(Slot& slot, ByteView bytes) const {
+  const std::uint32_t index = segments_[slot.window.segment].object;
+  const formats::ObjectEntry& object = objects_[index];
+  Status status = std::move(slot.start_error);
+  if (status.ok()) status = slot.read->finish();
+  slot.read.reset();
+  if (!status.ok()) {
+    BadObject bad{ProblemKind::kMissingObject, index, std::nullopt, fmt::format("{} bytes", object.bytes), "no object"};
+    if (status.code() == Code::kNotFound) return std::optional(bad);
+    if (status.code() == Code::kCorrupt) {
+      const tiers::ObjectName name{attempt_, tiers::ObjectKind::kPayload, index};
+      const auto stat = tier_.stat(name);
+      bad.kind = ProblemKind::kObjectSize;
+      bad.actual = stat.ok() ? fmt::format("{} bytes", stat->bytes) : status.message();
+      return std::optional(bad);
+    }
+    return status;
+  }
+  std::uint64_t block = slot.window.begin / limits::kBlockBytes;
+  while (!bytes.empty()) {
+    const ByteView head = bytes.first(std::min<std::size_t>(bytes.size(), limits::kBlockBytes));
+    const std::uint64_t sum = hash::xxh3(head);
+    if (sum != object.blocks[block]) {
+      return std::optional(BadObject{ProblemKind::kObjectChecksum, index, block * limits::kBlockBytes,
+                                     "xxh3 " + hash::xxh3_hex(object.blocks[block]), "xxh3 " + hash::xxh3_hex(sum)});
+    }
+    bytes = bytes.subspan(head.size());
+    ++block;
+  }
+  return std::optional<BadObject>();
+}
+
+Result<bool> VerifiedReader::next(Piece& piece) {
+  if (!started_) {
+    started_ = true;
+    current_ = 0;
+    start(slots_[0], buffers_.buffers[0].span());
+  } else {
+    current_ ^= 1;
+  }
+  Slot& slot = slots_[current_];
+  if (!slot.used) return false;
+  const bool last_of_segment = next_segment_ > slot.window.segment;
+  start(slots_[current_ ^ 1], buffers_.buffers[current_ ^ 1].span());
+
+  const Window window = slot.window;
+  const ByteView whole = buffers_.buffers[current_].span().first(window.end - window.begin);
+  SY_ASSIGN_OR_RETURN(piece.bad, check(slot, whole));
+  const formats::ObjectRange& segment = segments_[window.segment];
+  piece.segment = window.segment;
+  piece.last_of_segment = last_of_segment;
+  const std::uint64_t begin = std::max(window.begin, segment.offset);
+  const std::uint64_t end = std::min(window.end, segment.offset + segment.bytes);
+  piece.offset = begin;
+  piece.bytes = whole.subspan(begin - window.begin, end - begin);
+  if (piece.bad) {
+    piece.bytes = {};
+    piece.last_of_segment = true;
+    // The piece under way may belong to the same segment: replace it by the first of the next one.
+    Slot& ahead = slots_[current_ ^ 1];
+    if (ahead.used && ahead.window.segment == window.segment) {
+      ahead.read.reset();
+      next_segment_ = window.segment + 1;
+      inside_segment_ = false;
+      start(ahead, buffers_.buffers[current_ ^ 1].span());
+    }
+  }
+  return true;
+}
+
+}  // namespace steelyard::store

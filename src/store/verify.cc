@@ -1,0 +1,247 @@
+#include "store/verify.h"
+
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <tuple>
+
+#include "base/limits.h"
+#include "formats/identity.h"
+#include "hash/sha256.h"
+#include "store/damage_map.h"
+#include "store/file_segments.h"
+#include "store/lease_guard.h"
+#include "store/manifest_file.h"
+#include "store/progress_meter.h"
+#include "store/resolve.h"
+#include "store/verified_reader.h"
+
+namespace steelyard::store {
+namespace {
+
+/// What one worker reads in one go. Whole objects are digested as objects; with a file, its digest is taken too.
+struct Job {
+  std::optional<std::size_t> file;
+  bool whole_objects = false;
+  std::vector<formats::ObjectRange> segments;
+  std::uint64_t bytes = 0;
+};
+
+/// A file of an import is whole objects in order, so one pass serves both digests. What no such file covers is read as
+/// objects, and files that are laid out differently are read once more as files.
+std::vector<Job> plan_jobs(const formats::StoredManifest& manifest) {
+  std::vector<Job> jobs;
+  std::vector<bool> covered(manifest.objects.size(), false);
+  for (std::size_t i = 0; i < manifest.files.size(); ++i) {
+    Job job{i, true, segments_of(manifest, manifest.files[i]), manifest.files[i].bytes};
+    for (const formats::ObjectRange& segment : job.segments) {
+      if (segment.bytes != manifest.objects[segment.object].bytes || covered[segment.object]) job.whole_objects = false;
+    }
+    if (job.whole_objects) {
+      for (const formats::ObjectRange& segment : job.segments) covered[segment.object] = true;
+    }
+    jobs.push_back(std::move(job));
+  }
+  for (std::uint32_t object = 0; object < manifest.objects.size(); ++object) {
+    if (covered[object]) continue;
+    const std::uint64_t bytes = manifest.objects[object].bytes;
+    jobs.push_back({std::nullopt, true, {{object, 0, bytes}}, bytes});
+  }
+  std::stable_sort(jobs.begin(), jobs.end(), [](const Job& a, const Job& b) { return a.bytes > b.bytes; });
+  return jobs;
+}
+
+class Verification {
+ public:
+  Verification(Context& context, const metadata::RevisionRecord& record, const formats::StoredManifest& manifest,
+               Observer& observer, StopSignal& stop)
+      : context_(context),
+        manifest_(manifest),
+        attempt_(attempt_of(record)),
+        jobs_(plan_jobs(manifest)),
+        stop_(stop),
+        progress_(context.runtime, observer, "verify", total_bytes(), jobs_.size()) {}
+
+  Status run() {
+    const unsigned workers =
+        std::min<unsigned>(context_.options.jobs, static_cast<unsigned>(std::max<std::size_t>(jobs_.size(), 1)));
+    const std::uint64_t piece_bytes = read_piece_bytes(context_.io_budget, workers);
+    const auto work = [&] {
+      ReadBuffers buffers(piece_bytes);
+      while (!stop_.stopped()) {
+        const std::size_t turn = next_job_.fetch_add(1);
+        if (turn >= jobs_.size()) return;
+        if (Status status = check(jobs_[turn], buffers); !status.ok()) stop_.fail(std::move(status));
+      }
+    };
+    std::vector<std::unique_ptr<Task>> tasks;
+    for (unsigned i = 1; i < workers; ++i) tasks.push_back(context_.runtime.spawn("verify-worker", work));
+    work();
+    tasks.clear();
+    SY_RETURN_IF_ERROR(stop_.status("verify"));
+    progress_.finish();
+    return {};
+  }
+
+  /// By object, then by file.
+  std::vector<Problem> problems() {
+    std::stable_sort(problems_.begin(), problems_.end(), [](const Problem& a, const Problem& b) {
+      return std::tie(a.object, a.file) < std::tie(b.object, b.file);
+    });
+    return std::move(problems_);
+  }
+  std::vector<std::string> damaged_keys() const {
+    std::vector<std::string> keys;
+    for (const std::uint32_t object : damaged_) keys.push_back(formats::payload_key(manifest_.identity, object));
+    std::sort(keys.begin(), keys.end());
+    return keys;
+  }
+  std::size_t missing_objects() const { return missing_; }
+
+ private:
+  std::uint64_t total_bytes() const {
+    std::uint64_t total = 0;
+    for (const Job& job : jobs_) total += job.bytes;
+    return total;
+  }
+
+  Status check(const Job& job, ReadBuffers& buffers) {
+    VerifiedReader reader(context_.cold, attempt_, manifest_.objects, job.segments, buffers);
+    hash::Sha256 file_sha;
+    hash::Sha256 object_sha;
+    bool file_is_whole = true;
+    const bool same_digest = job.whole_objects && job.segments.size() == 1;
+    VerifiedReader::Piece piece;
+    for (;;) {
+      if (stop_.stopped()) return {};
+      SY_ASSIGN_OR_RETURN(const bool more, reader.next(piece));
+      if (!more) break;
+      if (piece.bad) {
+        file_is_whole = false;
+        object_sha = hash::Sha256();
+        if (job.whole_objects) add(*piece.bad);
+        continue;
+      }
+      if (!job.whole_objects) {
+        file_sha.update(piece.bytes);
+      } else if (same_digest || !job.file) {
+        object_sha.update(piece.bytes);
+      } else {
+        hash::Sha256::update_two(file_sha, piece.bytes, object_sha, piece.bytes);
+      }
+      if (piece.last_of_segment && job.whole_objects) {
+        const std::uint32_t object = job.segments[piece.segment].object;
+        const Digest found = object_sha.finish();
+        if (same_digest) file_digest_ok(job, found, file_is_whole);
+        if (found != manifest_.objects[object].sha256) {
+          add({ProblemKind::kObjectChecksum, object, std::nullopt, "sha256 " + manifest_.objects[object].sha256.hex(),
+               "sha256 " + found.hex()});
+        }
+      }
+      progress_.add_bytes(piece.bytes.size());
+    }
+    if (!same_digest) file_digest_ok(job, file_sha.finish(), file_is_whole);
+    progress_.add_file();
+    return {};
+  }
+
+  void file_digest_ok(const Job& job, const Digest& found, bool read_whole) {
+    if (!job.file || !read_whole) return;
+    const formats::FileEntry& file = manifest_.files[*job.file];
+    if (found == file.sha256) return;
+    Problem problem;
+    problem.kind = ProblemKind::kFileSha256;
+    problem.file = file.path;
+    problem.expected = "sha256 " + file.sha256.hex();
+    problem.actual = "sha256 " + found.hex();
+    const std::lock_guard lock(mutex_);
+    problems_.push_back(std::move(problem));
+  }
+
+  void add(const BadObject& bad) {
+    Problem problem = describe(manifest_, bad);
+    const std::lock_guard lock(mutex_);
+    problems_.push_back(std::move(problem));
+    damaged_.push_back(bad.object);
+    if (bad.kind == ProblemKind::kMissingObject) ++missing_;
+  }
+
+  Context& context_;
+  const formats::StoredManifest& manifest_;
+  const tiers::AttemptName attempt_;
+  const std::vector<Job> jobs_;
+  StopSignal& stop_;
+  ProgressMeter progress_;
+  std::atomic<std::size_t> next_job_{0};
+  std::mutex mutex_;
+  std::vector<Problem> problems_;
+  std::vector<std::uint32_t> damaged_;
+  std::size_t missing_ = 0;
+};
+
+/// Publishes the observation: READY <-> DEGRADED. The bytes are immutable, so an observation stays true when the record
+/// moved meanwhile; it is offered again for the record as it is now.
+Result<metadata::RevisionRecord> publish(Context& context, metadata::RevisionRecord record,
+                                         std::vector<std::string> damaged, bool all_missing) {
+  if (context.read_only) return record;
+  metadata::ReconcileRevision command;
+  command.identity = record.identity;
+  command.damage.count = damaged.size();
+  if (damaged.size() > limits::kDamagedNamedMax) damaged.resize(limits::kDamagedNamedMax);
+  command.damage.objects = std::move(damaged);
+  command.residency = all_missing ? metadata::Residency::kAbsent : metadata::Residency::kCold;
+  for (int tries = 0;; ++tries) {
+    command.observed_generation = record.metadata_generation;
+    auto reconciled = context.catalog.reconcile_weight_revision(command);
+    if (reconciled.ok() || reconciled.code() != Code::kStaleGeneration || tries == 3) return reconciled;
+    SY_ASSIGN_OR_RETURN(record, context.catalog.get_weight_revision(record.identity));
+  }
+}
+
+Problem manifest_problem(const metadata::RevisionRecord& record, const Status& status) {
+  Problem problem;
+  problem.kind = ProblemKind::kManifest;
+  problem.object = record.manifest_key;
+  problem.expected = "sha256 " + record.summary.manifest_sha256;
+  problem.actual = status.message();
+  return problem;
+}
+
+}  // namespace
+
+Result<VerifyReport> run_verify(Context& context, const Selector& selector, Observer& observer,
+                                const CancelFlag& cancel) {
+  VerifyReport report;
+  SY_ASSIGN_OR_RETURN(report.record, resolve(context.catalog, selector, Purpose::kReadDegraded));
+  StopSignal stop(cancel);
+  SY_ASSIGN_OR_RETURN(const auto lease, LeaseGuard::acquire(context, report.record, true, stop));
+
+  std::vector<std::string> damaged;
+  bool all_missing = false;
+  const auto manifest = load_manifest(context.cold, report.record);
+  if (manifest.ok()) {
+    Verification verification(context, report.record, *manifest, observer, stop);
+    SY_RETURN_IF_ERROR(verification.run());
+    report.problems = verification.problems();
+    report.checked_files = manifest->files.size();
+    report.checked_objects = manifest->objects.size() + 1;
+    report.checked_bytes = manifest->logical_bytes();
+    damaged = verification.damaged_keys();
+    all_missing = !manifest->objects.empty() && verification.missing_objects() == manifest->objects.size();
+  } else if (manifest.code() == Code::kCorrupt) {
+    report.checked_objects = 1;
+    report.problems.push_back(manifest_problem(report.record, manifest.status()));
+    damaged.push_back(report.record.manifest_key);
+  } else {
+    return manifest.status();
+  }
+  if (const auto stat = context.cold.stat(manifest_of(attempt_of(report.record))); stat.ok()) {
+    report.checked_bytes += stat->bytes;
+  }
+  SY_ASSIGN_OR_RETURN(report.record, publish(context, report.record, std::move(damaged), all_missing));
+  return report;
+}
+
+}  // namespace steelyard::store

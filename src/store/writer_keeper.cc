@@ -1,0 +1,35 @@
+#include "store/writer_keeper.h"
+
+namespace steelyard::store {
+
+WriterKeeper::WriterKeeper(Runtime& runtime, catalog::Catalog& catalog, metadata::RenewWeightImport token,
+                           std::int64_t ttl_ms, StopSignal& stop)
+    : runtime_(runtime), catalog_(catalog), token_(std::move(token)), stop_(stop), ended_(runtime.make_event()) {
+  task_ = runtime_.spawn("writer-renewal", [this, every_ms = ttl_ms / 4] { renew_until_ended(every_ms); });
+}
+
+WriterKeeper::~WriterKeeper() {
+  ended_->set();
+  task_->join();
+  if (!give_back_) return;
+  catalog_
+      .release_weight_import(
+          {.identity = token_.identity, .token = token_.token, .import_attempt = token_.import_attempt})
+      .ignore("the token ends by itself after its time to live");
+}
+
+void WriterKeeper::renew_until_ended(std::int64_t every_ms) {
+  while (!ended_->wait_until(runtime_.mono_ms() + every_ms)) {
+    const auto renewed = catalog_.renew_weight_import(token_);
+    if (renewed.ok()) continue;
+    // Only an answer of the rules ends the import; a log that cannot be reached now is tried again in time.
+    const Code code = renewed.code();
+    if (code == Code::kStaleGeneration || code == Code::kNotFound || code == Code::kNotReady ||
+        code == Code::kConflict) {
+      stop_.fail(renewed.status());
+      return;
+    }
+  }
+}
+
+}  // namespace steelyard::store
