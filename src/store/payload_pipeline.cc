@@ -8,6 +8,7 @@
 
 #include "base/checked.h"
 #include "base/limits.h"
+#include "hash/fused.h"
 #include "hash/sha256.h"
 #include "hash/xxh3.h"
 #include "store/verified_reader.h"
@@ -108,11 +109,10 @@ class PayloadPipeline::Worker {
       const ByteSpan piece = fits ? memory.subspan(done, size) : memory.first(size);
       SY_RETURN_IF_ERROR(source.read(span.file_offset + done, piece));
       if (file_sha != nullptr) {
-        hash::Sha256::update_two(*file_sha, piece, object_sha, piece);
+        hash::hash_pass(*file_sha, object_sha, piece, entry.blocks);
       } else {
-        object_sha.update(piece);
+        hash::hash_pass(object_sha, piece, entry.blocks);
       }
-      hash::append_block_sums(piece, limits::kBlockBytes, entry.blocks);
       done += size;
       pipeline_.progress_.add_bytes(size);
     }
