@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "formats/checkpoint_files.h"
 #include "formats/safetensors.h"
 #include "formats/stored_manifest.h"
 
@@ -27,10 +28,10 @@ using SourceReader =
     std::function<Result<std::string>(const std::string& path, std::uint64_t offset, std::uint64_t bytes)>;
 
 struct CheckpointOptions {
-  std::vector<std::string> include;  ///< globs over the relative path, `*` crosses `/`
-  std::vector<std::string> exclude;
-  bool ignore_index = false;
-  bool allow_empty = false;
+  std::vector<std::string> include;  ///< globs over the relative path (glob_match); with one, nothing else is taken
+  std::vector<std::string> exclude;  ///< wins over include
+  bool ignore_index = false;         ///< indexes are plain files then
+  bool allow_empty = false;          ///< no weight file is no error
   std::uint64_t header_limit = limits::kHeaderBytesDefault;
 };
 
@@ -59,7 +60,7 @@ struct CheckpointPlan {
 
 /// Decides over the whole listing and validates headers and indexes. Every refusal names the file, what was found, what
 /// was wanted and what to do; INVALID_ARGUMENT for a well-formed source refused by rule, CORRUPT for a damaged or
-/// inconsistent one.
+/// inconsistent one. A component is one folder with weight files or indexes of its own; its index is its authority.
 Result<CheckpointPlan> plan_checkpoint(const std::vector<SourceFile>& listing, const SourceReader& read,
                                        const CheckpointOptions& options);
 

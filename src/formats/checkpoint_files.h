@@ -1,0 +1,46 @@
+// What the name of a file in a checkpoint folder means.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+
+namespace steelyard::formats {
+
+/// By suffix: .safetensors .bin .pt .pth .ckpt .gguf .onnx .h5 .msgpack.
+bool is_weight_file(std::string_view path);
+bool is_safetensors_file(std::string_view path);
+/// `*.safetensors.index.json`.
+bool is_safetensors_index(std::string_view path);
+/// `.git` and `.cache/huggingface`, at any depth, and everything below them.
+bool is_never_imported(std::string_view path);
+
+/// "" for a file of the root.
+std::string_view folder_of(std::string_view path);
+std::string_view base_of(std::string_view path);
+
+/// What is wrong with a path as a relative one below some folder: "is absolute", "has the part \"..\"", ...; empty when
+/// nothing is.
+std::string_view path_fault(std::string_view path);
+
+/// Shell pattern over a whole relative path: `*` and `?` match `/` too, `[a-z]` and `[!a-z]` one character; a pattern
+/// that ends in `/` stands for all below that folder.
+bool glob_match(std::string_view pattern, std::string_view path);
+
+/// `model-00002-of-00003.safetensors`.
+struct ShardName {
+  std::string_view prefix;  ///< `model-`
+  std::string_view suffix;  ///< `.safetensors`
+  std::uint64_t number = 0;
+  std::uint64_t count = 0;
+  std::size_t number_digits = 0;
+  std::size_t count_digits = 0;
+};
+std::optional<ShardName> parse_shard_name(std::string_view base);
+/// The base name of another shard of the same set.
+std::string shard_name(const ShardName& of, std::uint64_t number);
+
+}  // namespace steelyard::formats
