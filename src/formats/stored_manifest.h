@@ -91,6 +91,10 @@ struct ObjectRange {
 /// The objects' ranges that hold [offset, offset + bytes) of a run, in order. The range must lie inside the run.
 std::vector<ObjectRange> ranges_of(const Run& run, std::uint64_t offset, std::uint64_t bytes);
 
+/// What is wrong with a manifest, as "path: found …; wanted …"; absent when it satisfies every rule of the format. The
+/// one validator of the writer and of the reader.
+std::optional<std::string> find_manifest_problem(const StoredManifest& manifest);
+
 /// Writes the canonical form. INVALID_ARGUMENT, with the field's path, if the manifest does not satisfy the format (the
 /// same validator as for reading).
 Result<std::string> write_manifest(const StoredManifest& manifest);
