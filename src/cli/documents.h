@@ -1,0 +1,33 @@
+// The JSON parts that several verbs share (docs/cli.md has the keys).
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/status.h"
+#include "catalog/catalog.h"
+#include "cli/json.h"
+#include "metadata/types.h"
+
+namespace steelyard::cli {
+
+inline constexpr std::uint64_t kJsonSchemaVersion = 1;
+
+/// `{"schema_version": 1, `; the caller writes the rest and ends the object.
+Json& begin_document(Json& json);
+
+/// REVISION.
+void write_revision(Json& json, const metadata::RevisionRecord& record, std::uint64_t active_leases);
+/// The active operation, or null.
+void write_operation(Json& json, const std::optional<metadata::Operation>& operation);
+/// Live time left of a lease that was just granted or renewed.
+std::int64_t lease_left_ms(Runtime& runtime, const metadata::Lease& lease);
+void write_lease(Json& json, const metadata::Lease& lease, std::int64_t left_ms, bool with_ref);
+
+std::string ref_of(const metadata::RevisionRecord& record);
+std::string lower_case(std::string_view text);
+
+/// `{"error": {"code", "message", "hint"}}`.
+std::string error_document(const Status& status);
+
+}  // namespace steelyard::cli

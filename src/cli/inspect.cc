@@ -1,0 +1,244 @@
+// inspect REF
+#include <algorithm>
+#include <set>
+
+#include "base/units.h"
+#include "base/utf8.h"
+#include "cli/documents.h"
+#include "cli/verbs.h"
+#include "formats/safetensors.h"
+
+namespace steelyard::cli {
+namespace {
+
+using formats::FileEntry;
+using formats::StoredManifest;
+using store::Inspection;
+
+constexpr std::string_view kManifestFormat = "canonical_utf8";
+
+constexpr FlagSpec kFlags[] = {
+    {.name = "--files", .placeholder = {}, .help = "list every file"},
+    {.name = "--tensors", .placeholder = {}, .help = "list every tensor"},
+    kAllowDegraded,
+};
+
+std::string kind_name(formats::FileKind kind) { return kind == formats::FileKind::kWeight ? "weight" : "metadata"; }
+
+/// Payload objects that hold bytes of the file.
+std::uint64_t objects_of(const StoredManifest& manifest, const FileEntry& file) {
+  std::set<std::uint32_t> objects;
+  for (const formats::Piece& piece : file.pieces) {
+    for (const auto& range : formats::ranges_of(manifest.runs[piece.run], piece.offset, piece.bytes)) {
+      objects.insert(range.object);
+    }
+  }
+  return objects.size();
+}
+
+/// Which file holds a place of a run.
+class PlaceMap {
+ public:
+  explicit PlaceMap(const StoredManifest& manifest) {
+    for (const FileEntry& file : manifest.files) {
+      for (const formats::Piece& piece : file.pieces)
+        pieces_.push_back({piece.run, piece.offset, piece.bytes, &file.path});
+    }
+    std::sort(pieces_.begin(), pieces_.end(),
+              [](const Entry& a, const Entry& b) { return std::pair(a.run, a.offset) < std::pair(b.run, b.offset); });
+  }
+  /// Null where no file holds it. A tensor without bytes may lie at the end of its file.
+  const std::string* find(const formats::TensorPlace& place) const {
+    auto at =
+        std::upper_bound(pieces_.begin(), pieces_.end(), std::pair(place.run, place.offset),
+                         [](const auto& key, const Entry& entry) { return key < std::pair(entry.run, entry.offset); });
+    if (at == pieces_.begin()) return nullptr;
+    --at;
+    if (at->run != place.run || place.offset - at->offset > at->bytes) return nullptr;
+    return at->path;
+  }
+
+ private:
+  struct Entry {
+    std::uint32_t run;
+    std::uint64_t offset;
+    std::uint64_t bytes;
+    const std::string* path;
+  };
+  std::vector<Entry> pieces_;
+};
+
+/// Bytes of a tensor, whether it is stored whole or cut; absent for a cut one of an unknown dtype.
+std::optional<std::uint64_t> bytes_of(const formats::TensorRow& row) {
+  if (row.place) return row.place->bytes;
+  const auto bits = formats::dtype_bits(row.dtype);
+  if (!bits) return std::nullopt;
+  std::uint64_t total = *bits;
+  for (std::int64_t extent : row.shape) {
+    if (extent < 0 || __builtin_mul_overflow(total, static_cast<std::uint64_t>(extent), &total)) return std::nullopt;
+  }
+  return total / 8;
+}
+
+void write_tensors(Json& json, const StoredManifest& manifest) {
+  const PlaceMap places(manifest);
+  json.key("tensors").begin_array();
+  for (std::size_t i = 0; i < manifest.tensors.size(); ++i) {
+    const formats::TensorRow row = manifest.tensors.row(i);
+    json.begin_object().key("name").string(row.tensor_id).key("dtype").string(row.dtype).key("shape").begin_array();
+    for (std::int64_t extent : row.shape) json.signed_integer(extent);
+    json.end_array().key("bytes");
+    if (const auto bytes = bytes_of(row)) {
+      json.integer(*bytes);
+    } else {
+      json.null();
+    }
+    const std::string* path = row.place ? places.find(*row.place) : nullptr;
+    json.key("file").string_or_null(path != nullptr ? *path : std::string()).end_object();
+  }
+  json.end_array();
+}
+
+void print_json(Invocation& call, const Inspection& inspection) {
+  Json json;
+  begin_document(json).key("revision");
+  write_revision(json, inspection.record, inspection.active_leases);
+  json.key("manifest");
+  if (inspection.manifest) {
+    const StoredManifest& manifest = *inspection.manifest;
+    json.begin_object().key("format").string(kManifestFormat).key("files").begin_array();
+    for (const FileEntry& file : manifest.files) {
+      json.begin_object().key("path").string(file.path).key("kind").string(kind_name(file.kind));
+      json.key("bytes").integer(file.bytes).key("sha256").string(file.sha256.hex());
+      json.key("objects").integer(objects_of(manifest, file)).end_object();
+    }
+    json.end_array().key("tensor_count").integer(manifest.tensors.size());
+    if (call.has("--tensors")) write_tensors(json, manifest);
+    json.end_object();
+  } else {
+    json.null();
+  }
+  json.key("replicas").begin_object();
+  json.key("cold").begin_object().key("objects").integer(inspection.cold_objects);
+  json.key("bytes").integer(inspection.cold_bytes).end_object();
+  json.key("hot").begin_object().key("objects").integer(0).key("bytes").integer(0).end_object();
+  json.end_object().key("leases").begin_array();
+  for (const auto& row : inspection.leases) write_lease(json, row.lease, row.left_ms, false);
+  json.end_array().key("operation");
+  write_operation(json, inspection.record.operation);
+  json.key("read_only").boolean(inspection.read_only).end_object();
+  call.out().line(json.text());
+}
+
+std::string shape_text(std::span<const std::int64_t> shape) {
+  std::string text = "[";
+  for (std::int64_t extent : shape) text += (text.size() > 1 ? ", " : "") + std::to_string(extent);
+  return text + "]";
+}
+
+void print_record(Invocation& call, const Inspection& inspection) {
+  const metadata::RevisionRecord& record = inspection.record;
+  auto row = [&call](std::string_view name, const std::string& value) {
+    std::string line(name);
+    line.append(14 - name.size(), ' ');
+    call.out().line(line + value);
+  };
+  row("ref", ref_of(record));
+  if (record.identity.lineage.tenant_id != "default" || record.identity.lineage.namespace_id != "default") {
+    row("namespace", printable(record.identity.lineage.namespace_id));
+    row("tenant", printable(record.identity.lineage.tenant_id));
+  }
+  std::string state(name_of(record.availability));
+  if (record.availability != metadata::Availability::kDeleted) state += ", " + std::string(name_of(record.residency));
+  if (record.operation) state += ", " + std::string(name_of(record.operation->kind));
+  row("state", state);
+  if (record.damage.count > 0)
+    row("damaged", std::to_string(record.damage.count) + " objects; `steelyard verify` names them");
+  row("size",
+      format_size(record.summary.logical_bytes) + " in " + std::to_string(record.summary.payload_count) + " objects");
+  if (inspection.manifest) {
+    row("files", std::to_string(inspection.manifest->files.size()));
+    row("tensors", std::to_string(inspection.manifest->tensors.size()));
+  }
+  row("created", format_rfc3339(record.created_at_ms));
+  row("updated", format_rfc3339(record.updated_at_ms));
+  if (!record.summary.manifest_sha256.empty()) row("manifest", "sha256 " + record.summary.manifest_sha256);
+  for (const auto& [key, value] : record.labels) row("label", printable(key) + "=" + printable(value));
+  if (inspection.writer) {
+    row("writer", inspection.writer->token.empty()
+                      ? "none; the same import resumes it"
+                      : printable(inspection.writer->holder) + ", attempt " + std::to_string(record.import_attempt));
+  }
+  row("cold", std::to_string(inspection.cold_objects) + " objects, " + format_size(inspection.cold_bytes));
+  for (const auto& lease : inspection.leases) {
+    row("lease",
+        lease.lease.lease_id + "  " + printable(lease.lease.holder) + ", " + format_age(lease.left_ms) + " left");
+  }
+  if (inspection.read_only) row("store", "read-only");
+}
+
+void print_human(Invocation& call, const Inspection& inspection) {
+  print_record(call, inspection);
+  if (!inspection.manifest) return;
+  const StoredManifest& manifest = *inspection.manifest;
+  if (call.has("--files")) {
+    Table table({{"FILE"}, {"KIND"}, {"SIZE", true}, {"SHA256"}});
+    for (const FileEntry& file : manifest.files) {
+      table.add({printable(file.path), kind_name(file.kind), format_size(file.bytes), file.sha256.hex()});
+    }
+    call.out().line("");
+    call.out().write(table.render(terminal()));
+  }
+  if (call.has("--tensors")) {
+    const PlaceMap places(manifest);
+    Table table({{"TENSOR"}, {"DTYPE"}, {"SHAPE"}, {"SIZE", true}, {"FILE"}});
+    for (std::size_t i = 0; i < manifest.tensors.size(); ++i) {
+      const formats::TensorRow row = manifest.tensors.row(i);
+      const std::string* path = row.place ? places.find(*row.place) : nullptr;
+      const auto bytes = bytes_of(row);
+      table.add({printable(row.tensor_id), printable(row.dtype), shape_text(row.shape),
+                 bytes ? format_size(*bytes) : "?", path != nullptr ? printable(*path) : ""});
+    }
+    call.out().line("");
+    call.out().write(table.render(terminal()));
+  }
+}
+
+void print_quiet(Invocation& call, const Inspection& inspection) {
+  if (inspection.manifest && call.has("--files")) {
+    for (const FileEntry& file : inspection.manifest->files) call.out().line(printable(file.path));
+  } else if (inspection.manifest && call.has("--tensors")) {
+    for (std::size_t i = 0; i < inspection.manifest->tensors.size(); ++i) {
+      call.out().line(printable(inspection.manifest->tensors.row(i).tensor_id));
+    }
+  } else {
+    call.out().line(ref_of(inspection.record));
+  }
+}
+
+Status run_inspect(Invocation& call) {
+  SY_ASSIGN_OR_RETURN(const store::Selector selector, call.selector(call.operands().front()));
+  SY_ASSIGN_OR_RETURN(const auto store, call.open_store(store::OpenMode::kRead));
+  SY_ASSIGN_OR_RETURN(const Inspection inspection, store->inspect(selector));
+  if (call.json()) {
+    print_json(call, inspection);
+  } else if (call.quiet()) {
+    print_quiet(call, inspection);
+  } else {
+    print_human(call, inspection);
+  }
+  return {};
+}
+
+}  // namespace
+
+constinit const VerbSpec kInspectVerb = {.name = "inspect",
+                                         .operands = "REF",
+                                         .operands_min = 1,
+                                         .operands_max = 1,
+                                         .summary = "a revision's record, files, replicas and leases",
+                                         .prints = "text",
+                                         .flags = kFlags,
+                                         .run = run_inspect};
+
+}  // namespace steelyard::cli

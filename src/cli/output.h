@@ -1,0 +1,70 @@
+// Where the program writes: stdout in whole documents, stderr in whole lines.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/status.h"
+
+namespace steelyard::cli {
+
+/// Opens /dev/null in place of standard descriptors that are closed, so that no file of the store gets their numbers,
+/// and arranges that a closed pipe is seen by write(). Call first in main.
+void prepare_standard_files();
+
+/// Stdout, buffered. A pipe that nobody reads any more, or a closed descriptor, ends the process silently by SIGPIPE.
+/// Any other failure (a full disk) is a status.
+class Output {
+ public:
+  void write(std::string_view text) { buffer_.append(text); }
+  void line(std::string_view text) { buffer_.append(text).push_back('\n'); }
+  /// What is buffered, then `bytes` without a copy.
+  Status write_through(ByteView bytes);
+  Status flush() { return write_through({}); }
+
+ private:
+  std::string buffer_;
+};
+
+/// Writes whole to stderr. Failures are of no consequence: there is nowhere to tell them.
+void write_stderr(std::string_view text);
+
+/// What the two ends are, and how wide; asked once.
+struct Terminal {
+  bool out = false;  ///< stdout is one
+  bool err = false;
+  bool colour_out = false;  ///< NO_COLOR and TERM=dumb respected
+  bool colour_err = false;
+  std::size_t columns = 80;
+};
+const Terminal& terminal();
+
+enum class Colour : unsigned char { kNone, kRed, kYellow, kGreen, kBold, kDim };
+/// The text in a colour where `enabled`.
+std::string coloured(std::string_view text, Colour colour, bool enabled);
+
+/// Columns that the text takes on a terminal: one a code point.
+std::size_t width_of(std::string_view text);
+/// At most `columns` columns; a cut is shown by `…`.
+std::string shortened(std::string_view text, std::size_t columns);
+
+/// A table with a heading. On a terminal the widest column gives way; elsewhere nothing is cut.
+class Table {
+ public:
+  struct Column {
+    std::string heading;
+    bool right = false;
+  };
+  explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
+  void add(std::vector<std::string> row);
+  std::string render(const Terminal& on) const;
+
+ private:
+  std::vector<Column> columns_;
+  std::vector<std::vector<std::string>> rows_;
+};
+
+}  // namespace steelyard::cli

@@ -1,0 +1,17 @@
+// The verbs, each in a file of its own.
+#pragma once
+
+#include "cli/verb.h"
+
+namespace steelyard::cli {
+
+extern const VerbSpec kImportVerb, kListVerb, kInspectVerb, kVerifyVerb, kMaterializeVerb, kCatVerb;
+extern const VerbSpec kLeaseAcquireVerb, kLeaseRenewVerb, kLeaseReleaseVerb, kLeaseListVerb;
+extern const VerbSpec kConfigShowVerb, kCompletionVerb;
+
+// Known, refused with what will do it and what to do meanwhile (later_verbs.cc).
+extern const VerbSpec kDeleteVerb, kAbortVerb, kEvictVerb, kRehydrateVerb, kRepairVerb, kPolicyShowVerb, kPolicySetVerb,
+    kWatchVerb, kOperationShowVerb, kOperationCancelVerb, kReconcileVerb, kGcVerb, kRecoverVerb, kUsageVerb,
+    kDoctorVerb, kBenchVerb;
+
+}  // namespace steelyard::cli
