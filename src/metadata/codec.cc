@@ -469,7 +469,7 @@ Result<DecodedEntry> decode_entry(const Entry& entry) {
   DecodedEntry decoded{take_body(message, problem), std::nullopt};
   if (message.has_mono_ms()) {
     decoded.mono_ms = message.mono_ms();
-    if (message.mono_ms() < 0) problem.corrupt("its instant is negative");
+    if (message.mono_ms() < 0 || message.mono_ms() > kInstantMsMax) problem.corrupt("its instant is out of range");
   }
   const bool typed = message.body_case() != pb::Entry::BODY_NOT_SET;
   SY_RETURN_IF_ERROR(problem.status().annotate("reading log entry",

@@ -72,19 +72,41 @@ struct ReconcileRevision {
   DamageReport damage;                    ///< empty: every member is readable and whole
   Residency residency = Residency::kCold;
   std::optional<std::uint32_t> hot_millionths;
-  std::string hot_instance;
+  std::string hot_instance;       ///< where the hot members are; only with HOT and MIXED
+  std::uint64_t hot_members = 0;  ///< how many they are
 };
 /// Removes expired leases of one revision (reconciliation; Acquire does it by itself).
 struct ReapLeases {
   Identity identity;
 };
 
+enum class DeleteMode : std::uint8_t { kRefuse, kDrain };
+/// REFUSE: a live lease gives BUSY. DRAIN: DELETING at once, no new leases, bytes go when the last lease has ended.
+struct DeleteWeightRevision {
+  Identity identity;
+  std::uint64_t expected_metadata_generation = 0;
+  DeleteMode mode = DeleteMode::kRefuse;
+};
+/// DELETING -> DELETED, once the caller has proved that every replica is gone. BUSY while a lease lives.
+struct FinishDelete {
+  Identity identity;
+  std::uint64_t expected_metadata_generation = 0;
+};
+struct UpdateWeightPolicy {
+  Identity identity;
+  std::uint64_t expected_metadata_generation = 0;
+  Policy policy;
+};
+/// Appends EPOCH_BEGUN when the clock's epoch is not the state's; nothing otherwise.
+struct BeginEpoch {};
+
 using Command = std::variant<BeginWeightImport, RenewWeightImport, ReleaseWeightImport, CommitWeightImport,
-                             AbortWeightImport, AcquireLease, RenewLease, ReleaseLease, ReconcileRevision, ReapLeases>;
+                             AbortWeightImport, AcquireLease, RenewLease, ReleaseLease, ReconcileRevision, ReapLeases,
+                             DeleteWeightRevision, FinishDelete, UpdateWeightPolicy, BeginEpoch>;
 
 /// The answer to a command; which parts are filled depends on the command.
 struct Answer {
-  std::optional<RevisionRecord> record;
+  std::optional<RevisionRecord> record;  ///< absent for a delete whose tombstone was compacted, and for lease ids
   std::optional<Writer> writer;
   std::optional<Lease> lease;
 };

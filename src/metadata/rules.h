@@ -32,15 +32,25 @@ Result<std::optional<RevisionRecord>> find_by_group(const StateView& view, std::
 /// All records of a lineage by generation, ascending.
 Result<std::vector<RevisionRecord>> records_of(const StateView& view, const Lineage& lineage);
 Result<std::optional<Watermark>> find_watermark(const StateView& view, const Lineage& lineage);
+/// The highest generation of a lineage that has a record.
+Result<std::optional<RevisionRecord>> newest_of(const StateView& view, const Lineage& lineage);
+Result<std::optional<Runner>> find_runner(const StateView& view, const Identity& identity);
+/// Ordinal 0 and an empty name before the first epoch.
 Result<EpochState> epoch_of(const StateView& view);
+/// Every lease of a revision, expired ones too, by lease id.
+Result<std::vector<Lease>> all_leases_of(const StateView& view, const Identity& identity);
 
-/// A lease or writer judged at `now`; those of an older epoch count as re-armed at the begin of the state's epoch.
+/// A lease, writer or runner judged at `now`. When `now` is of an epoch that the state does not know yet, what was live
+/// at the last known instant counts as re-armed now.
 struct LeaseLife {
   bool live = false;
   std::int64_t left_ms = 0;
 };
 LeaseLife life_of(const Lease& lease, const EpochState& epoch, const Now& now);
 LeaseLife life_of(const Writer& writer, const EpochState& epoch, const Now& now);
+LeaseLife life_of(const Runner& runner, const EpochState& epoch, const Now& now);
+/// Time since the writer's last renewal, as far as the epochs' clocks can tell.
+std::int64_t idle_ms_of(const Writer& writer, const EpochState& epoch, const Now& now);
 /// Live leases of a revision, by lease id.
 Result<std::vector<Lease>> live_leases_of(const StateView& view, const Identity& identity, const Now& now);
 /// Live leases of a tenant and namespace.

@@ -62,9 +62,10 @@ Status validate_process(const ProcessIdentity& process) {
 
 Status validate_epoch_name(std::string_view epoch) { return validate_text("epoch", epoch, 1, kEpochBytesMax, false); }
 
-Status validate_not_negative(std::string_view what, std::int64_t value) {
-  if (value >= 0) return {};
-  return invalid(std::string(what) + " is " + std::to_string(value) + ", wanted 0 or more");
+Status validate_instant(std::string_view what, std::int64_t value_ms) {
+  if (value_ms >= 0 && value_ms <= kInstantMsMax) return {};
+  return invalid(std::string(what) + " is " + std::to_string(value_ms) + ", wanted 0 to " +
+                 std::to_string(kInstantMsMax));
 }
 
 Status validate_request(const AppliedRequest& request) {
@@ -222,8 +223,8 @@ Status validate(const Writer& writer) {
   SY_RETURN_IF_ERROR(validate_holder(writer.holder));
   SY_RETURN_IF_ERROR(validate_process(writer.process));
   SY_RETURN_IF_ERROR(validate_ttl("writer ttl", writer.ttl_ms, kWriterTtlMsMin, kWriterTtlMsMax));
-  SY_RETURN_IF_ERROR(validate_not_negative("idle_before_ms", writer.idle_before_ms));
-  SY_RETURN_IF_ERROR(validate_not_negative("granted_mono_ms", writer.granted_mono_ms));
+  SY_RETURN_IF_ERROR(validate_instant("idle_before_ms", writer.idle_before_ms));
+  SY_RETURN_IF_ERROR(validate_instant("granted_mono_ms", writer.granted_mono_ms));
   return validate_epoch_name(writer.epoch);
 }
 
@@ -235,8 +236,8 @@ Status validate(const Lease& lease) {
     return invalid("lease id " + quoted(lease.lease_id) + " is not that of its group, holder and nonce");
   }
   SY_RETURN_IF_ERROR(validate_ttl("lease ttl", lease.ttl_ms, limits::kLeaseTtlMsMin, limits::kLeaseTtlMsMax));
-  SY_RETURN_IF_ERROR(validate_not_negative("expires_mono_ms", lease.expires_mono_ms));
-  SY_RETURN_IF_ERROR(validate_not_negative("renewable_until_mono_ms", lease.renewable_until_mono_ms));
+  SY_RETURN_IF_ERROR(validate_instant("expires_mono_ms", lease.expires_mono_ms));
+  SY_RETURN_IF_ERROR(validate_instant("renewable_until_mono_ms", lease.renewable_until_mono_ms));
   SY_RETURN_IF_ERROR(validate_process(lease.process));
   return validate_epoch_name(lease.epoch);
 }
@@ -253,20 +254,20 @@ Status validate(const Runner& runner) {
   SY_RETURN_IF_ERROR(validate_holder(runner.holder));
   SY_RETURN_IF_ERROR(validate_process(runner.process));
   SY_RETURN_IF_ERROR(validate_ttl("runner ttl", runner.ttl_ms, kWriterTtlMsMin, kWriterTtlMsMax));
-  SY_RETURN_IF_ERROR(validate_not_negative("granted_mono_ms", runner.granted_mono_ms));
+  SY_RETURN_IF_ERROR(validate_instant("granted_mono_ms", runner.granted_mono_ms));
   SY_RETURN_IF_ERROR(validate_text("runner message", runner.message, 0, kMessageBytesMax, true));
   return validate_epoch_name(runner.epoch);
 }
 
 Status validate(const Access& access) {
   SY_RETURN_IF_ERROR(formats::validate(access.identity));
-  SY_RETURN_IF_ERROR(validate_not_negative("mono_ms", access.mono_ms));
+  SY_RETURN_IF_ERROR(validate_instant("mono_ms", access.mono_ms));
   return validate_epoch_name(access.epoch);
 }
 
 Status validate(const EpochState& epoch) {
   if (epoch.ordinal == 0) return invalid("the epoch's ordinal is 0, wanted 1 or more");
-  SY_RETURN_IF_ERROR(validate_not_negative("begun_mono_ms", epoch.begun_mono_ms));
+  SY_RETURN_IF_ERROR(validate_instant("begun_mono_ms", epoch.begun_mono_ms));
   return validate_epoch_name(epoch.epoch);
 }
 

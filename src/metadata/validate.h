@@ -12,6 +12,8 @@ namespace steelyard::metadata {
 /// Range of a writer's time to live.
 inline constexpr std::int64_t kWriterTtlMsMin = 1'000;
 inline constexpr std::int64_t kWriterTtlMsMax = 3'600'000;
+/// Largest stored instant or duration: adding a time to live to it cannot overflow.
+inline constexpr std::int64_t kInstantMsMax = INT64_C(1) << 61;
 inline constexpr std::size_t kNonceBytesMax = 1024;
 inline constexpr std::size_t kEpochBytesMax = 128;
 inline constexpr std::size_t kMessageBytesMax = 4096;

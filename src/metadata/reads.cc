@@ -1,0 +1,157 @@
+#include <algorithm>
+#include <utility>
+
+#include "metadata/codec.h"
+#include "metadata/keys.h"
+#include "metadata/rules.h"
+
+namespace steelyard::metadata {
+namespace {
+
+template <typename Value>
+Result<std::optional<Value>> find_row(const StateView& view, std::string_view key,
+                                      Result<Value> (*decode)(std::string_view)) {
+  SY_ASSIGN_OR_RETURN(const std::optional<std::string> row, view.get(key));
+  if (!row) return std::optional<Value>();
+  SY_ASSIGN_OR_RETURN(Value value, decode(*row));
+  return std::optional<Value>(std::move(value));
+}
+
+/// Every row under `prefix`, decoded, until `visit` says false.
+template <typename Value, typename Visit>
+Status each_row(const StateView& view, const std::string& prefix, Result<Value> (*decode)(std::string_view),
+                Visit visit) {
+  Status failed;
+  SY_RETURN_IF_ERROR(
+      view.scan(prefix, keys::after_prefix(prefix), false, [&](std::string_view /*key*/, std::string_view row) {
+        Result<Value> value = decode(row);
+        if (!value.ok()) {
+          failed = value.status();
+          return false;
+        }
+        visit(std::move(value).value());
+        return true;
+      }));
+  return failed;
+}
+
+LeaseLife judge(std::string_view granted_epoch, std::int64_t expires_mono_ms, std::int64_t ttl_ms,
+                const EpochState& epoch, const Now& now) {
+  if (granted_epoch != epoch.epoch) expires_mono_ms = epoch.begun_mono_ms + ttl_ms;
+  if (now.epoch != epoch.epoch) {
+    // The epoch that granted it is over: what its last known instant left alive will be re-armed.
+    const bool live = expires_mono_ms > epoch.last_mono_ms;
+    return {live, live ? ttl_ms : 0};
+  }
+  const std::int64_t left = expires_mono_ms - std::max(now.mono_ms, epoch.last_mono_ms);
+  return {left > 0, std::max<std::int64_t>(left, 0)};
+}
+
+Result<std::vector<Lease>> live_leases(const StateView& view, const std::string& prefix, const Now& now) {
+  SY_ASSIGN_OR_RETURN(const EpochState epoch, epoch_of(view));
+  std::vector<Lease> leases;
+  SY_RETURN_IF_ERROR(each_row<Lease>(view, prefix, decode_lease, [&](Lease lease) {
+    if (life_of(lease, epoch, now).live) leases.push_back(std::move(lease));
+  }));
+  return leases;
+}
+
+}  // namespace
+
+Result<std::optional<RevisionRecord>> find_revision(const StateView& view, const Identity& identity) {
+  return find_row<RevisionRecord>(view, keys::of(keys::kRevision, identity), decode_record);
+}
+
+Result<std::optional<Writer>> find_writer(const StateView& view, const Identity& identity) {
+  return find_row<Writer>(view, keys::of(keys::kWriter, identity), decode_writer);
+}
+
+Result<std::optional<Runner>> find_runner(const StateView& view, const Identity& identity) {
+  return find_row<Runner>(view, keys::of(keys::kRunner, identity), decode_runner);
+}
+
+Result<std::optional<Lease>> find_lease(const StateView& view, std::string_view lease_id) {
+  SY_ASSIGN_OR_RETURN(const std::optional<std::string> key, view.get(keys::lease_id(lease_id)));
+  if (!key) return std::optional<Lease>();
+  return find_row<Lease>(view, *key, decode_lease);
+}
+
+Result<std::optional<RevisionRecord>> find_by_group(const StateView& view, std::string_view group_digest_hex) {
+  Digest digest;
+  if (!from_hex(group_digest_hex, digest.bytes)) return std::optional<RevisionRecord>();
+  SY_ASSIGN_OR_RETURN(const std::optional<std::string> key, view.get(keys::group(digest)));
+  if (!key) return std::optional<RevisionRecord>();
+  return find_row<RevisionRecord>(view, *key, decode_record);
+}
+
+Result<std::vector<RevisionRecord>> records_of(const StateView& view, const Lineage& lineage) {
+  std::vector<RevisionRecord> records;
+  SY_RETURN_IF_ERROR(each_row<RevisionRecord>(view, keys::of(keys::kRevision, lineage), decode_record,
+                                              [&](RevisionRecord record) { records.push_back(std::move(record)); }));
+  return records;
+}
+
+Result<std::optional<RevisionRecord>> newest_of(const StateView& view, const Lineage& lineage) {
+  const std::string prefix = keys::of(keys::kRevision, lineage);
+  std::optional<std::string> row;
+  SY_RETURN_IF_ERROR(
+      view.scan(prefix, keys::after_prefix(prefix), true, [&](std::string_view /*key*/, std::string_view value) {
+        row = std::string(value);
+        return false;
+      }));
+  if (!row) return std::optional<RevisionRecord>();
+  SY_ASSIGN_OR_RETURN(RevisionRecord record, decode_record(*row));
+  return std::optional<RevisionRecord>(std::move(record));
+}
+
+Result<std::optional<Watermark>> find_watermark(const StateView& view, const Lineage& lineage) {
+  return find_row<Watermark>(view, keys::of(keys::kWatermark, lineage), decode_watermark);
+}
+
+Result<EpochState> epoch_of(const StateView& view) {
+  SY_ASSIGN_OR_RETURN(std::optional<EpochState> epoch, find_row<EpochState>(view, keys::epoch(), decode_epoch));
+  if (!epoch) return EpochState{};
+  SY_ASSIGN_OR_RETURN(const std::optional<std::string> row, view.get(keys::last_instant()));
+  const auto instant = row ? keys::parse_be64(*row) : std::nullopt;
+  if (!instant) return Status(Code::kCorrupt, "the state has an epoch and no last instant");
+  epoch->last_mono_ms = static_cast<std::int64_t>(*instant);
+  return *std::move(epoch);
+}
+
+LeaseLife life_of(const Lease& lease, const EpochState& epoch, const Now& now) {
+  return judge(lease.epoch, lease.expires_mono_ms, lease.ttl_ms, epoch, now);
+}
+
+LeaseLife life_of(const Writer& writer, const EpochState& epoch, const Now& now) {
+  if (writer.token.empty()) return {};
+  return judge(writer.epoch, writer.granted_mono_ms + writer.ttl_ms, writer.ttl_ms, epoch, now);
+}
+
+LeaseLife life_of(const Runner& runner, const EpochState& epoch, const Now& now) {
+  if (runner.token.empty()) return {};
+  return judge(runner.epoch, runner.granted_mono_ms + runner.ttl_ms, runner.ttl_ms, epoch, now);
+}
+
+std::int64_t idle_ms_of(const Writer& writer, const EpochState& epoch, const Now& now) {
+  const std::int64_t until = now.epoch == epoch.epoch ? std::max(now.mono_ms, epoch.last_mono_ms) : epoch.last_mono_ms;
+  const std::int64_t since = writer.epoch == epoch.epoch ? writer.granted_mono_ms : epoch.begun_mono_ms;
+  return writer.idle_before_ms + std::max<std::int64_t>(until - since, 0);
+}
+
+Result<std::vector<Lease>> live_leases_of(const StateView& view, const Identity& identity, const Now& now) {
+  return live_leases(view, keys::of(keys::kLease, identity), now);
+}
+
+Result<std::vector<Lease>> all_leases_of(const StateView& view, const Identity& identity) {
+  std::vector<Lease> leases;
+  SY_RETURN_IF_ERROR(each_row<Lease>(view, keys::of(keys::kLease, identity), decode_lease,
+                                     [&](Lease lease) { leases.push_back(std::move(lease)); }));
+  return leases;
+}
+
+Result<std::vector<Lease>> live_leases_in(const StateView& view, std::string_view tenant_id,
+                                          std::string_view namespace_id, const Now& now) {
+  return live_leases(view, keys::namespace_prefix(keys::kLease, tenant_id, namespace_id), now);
+}
+
+}  // namespace steelyard::metadata

@@ -1,0 +1,77 @@
+// What the rules share: one command being judged.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "hash/framed.h"
+#include "metadata/codec.h"
+#include "metadata/overlay.h"
+#include "metadata/rules.h"
+
+namespace steelyard::metadata {
+
+/// State, instant and results of one prepare(). Thread-compatible.
+struct Turn {
+  Overlay view;  ///< the state, under the entries of a new epoch
+  Now now;       ///< never before the last instant that the state knows
+  EpochState epoch;
+  std::uint64_t sequence = 0;  ///< of the append to come
+  std::vector<DecodedEntry> entries;
+  Answer answer;
+
+  void put(EntryBody body) { entries.push_back({std::move(body), std::nullopt}); }
+};
+
+/// Appends EPOCH_BEGUN and what it re-arms or ends, when the clock's epoch is not the state's.
+Status begin_epoch(Turn& turn);
+
+Status judge(Turn& turn, const BeginWeightImport& command);
+Status judge(Turn& turn, const RenewWeightImport& command);
+Status judge(Turn& turn, const ReleaseWeightImport& command);
+Status judge(Turn& turn, const CommitWeightImport& command);
+Status judge(Turn& turn, const AbortWeightImport& command);
+Status judge(Turn& turn, const AcquireLease& command);
+Status judge(Turn& turn, const RenewLease& command);
+Status judge(Turn& turn, const ReleaseLease& command);
+Status judge(Turn& turn, const ReapLeases& command);
+Status judge(Turn& turn, const ReconcileRevision& command);
+Status judge(Turn& turn, const DeleteWeightRevision& command);
+Status judge(Turn& turn, const FinishDelete& command);
+Status judge(Turn& turn, const UpdateWeightPolicy& command);
+
+/// NOT_FOUND, saying "compacted" where a watermark covers the generation; INVALID_ARGUMENT for a malformed identity.
+Result<RevisionRecord> get_record(const StateView& view, const Identity& identity);
+
+/// The record's next generation, to be changed further; updated_at never decreases.
+RevisionRecord next_of(const RevisionRecord& record, const Now& now);
+void set_availability(RevisionRecord& record, Availability availability);
+
+/// STALE_GENERATION naming the current generation unless `expected` is it.
+Status check_fence(const RevisionRecord& record, std::uint64_t expected);
+/// The request was carried out before: its retry answers with the current record.
+bool was_applied(const RevisionRecord& record, const AppliedRequest& request);
+void set_applied(RevisionRecord& record, const AppliedRequest& request);
+
+/// Digest of a request's arguments, in their order.
+class Arguments {
+ public:
+  explicit Arguments(const Identity& identity);
+  Arguments& add(std::string_view part);
+  Arguments& add(std::uint64_t number);
+  AppliedRequest request(RequestKind kind, std::uint64_t expected_generation);
+
+ private:
+  hash::FramedSha256 sha_;
+};
+
+/// "IMPORTING since 2026-11-30T02:51:41.123Z".
+std::string state_and_since(const RevisionRecord& record);
+/// Ends the leases that have expired; gives the live ones.
+Result<std::vector<Lease>> reap_expired(Turn& turn, const Identity& identity);
+/// "3 live leases (alice, bob), the nearest expiry in 12s".
+std::string describe_leases(const std::vector<Lease>& leases, const Turn& turn);
+
+}  // namespace steelyard::metadata
