@@ -70,6 +70,12 @@ Status DirectoryTier::flush(const AttemptName& attempt) {
     }
   }
   const std::string path = attempt_path(attempt);
+  struct stat there {};
+  if (const int result = folder_.stat(path, &there); result == -ENOENT) {
+    return {};  // nothing was put
+  } else if (result < 0) {
+    return folder_.write_failure(-result, "stat", path, 0);
+  }
   std::vector<SyncTarget> targets;
   SY_ASSIGN_OR_RETURN(const auto objects, list_attempt(attempt, nullptr));
   for (const ObjectStat& object : objects) {
@@ -79,12 +85,10 @@ Status DirectoryTier::flush(const AttemptName& attempt) {
   SY_POINT(folder_.runtime(), "tier.after_flush_files");
 
   const std::string group = group_path(attempt.group);
-  SY_RETURN_IF_ERROR(sync_all({{path + "/p", true},
-                               {path, true},
-                               {group, true},
-                               {group.substr(0, group.rfind('/')), true},
-                               {"groups", true},
-                               {".", true}}));
+  std::vector<SyncTarget> folders = {
+      {path, true}, {group, true}, {group.substr(0, group.rfind('/')), true}, {"groups", true}, {".", true}};
+  if (folder_.stat(path + "/p", &there) == 0) folders.insert(folders.begin(), {path + "/p", true});
+  SY_RETURN_IF_ERROR(sync_all(folders));
   SY_POINT(folder_.runtime(), "tier.after_flush_folders");
 
   for (const WaitingContent& content : waiting) {

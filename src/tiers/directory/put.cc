@@ -149,7 +149,7 @@ Result<std::unique_ptr<FileWriter>> DirectoryTier::create_temporary(const Attemp
                                                                     const LiveTemporary& temporary) {
   const std::string folder = attempt_path(attempt);
   return FileWriter::create(folder_, temporary_path(attempt, temporary.name()), bytes,
-                            {folder + "/tmp", folder + "/p"});
+                            {folder + "/p", folder + "/tmp"});
 }
 
 /// Steps 1 and 2.
@@ -178,7 +178,6 @@ Result<LinkResult> DirectoryTier::try_link(const ObjectName& name, const Digest&
     result = folder_.link("tier.link_content", entry_path, path);
     if (result == -ENOENT) {
       // The attempt's folder is not there yet, or the entry has just gone.
-      SY_RETURN_IF_ERROR(folder_.make_folders(attempt_path(name.in) + "/tmp"));
       SY_RETURN_IF_ERROR(folder_.make_folders(attempt_path(name.in) + "/p"));
       result = folder_.link("tier.link_content", entry_path, path);
     }
@@ -242,6 +241,10 @@ Result<PutOutcome> DirectoryTier::publish(FileWriter& writer, const ObjectName& 
   SY_POINT(runtime, "tier.after_write");
   // Step 5.
   int result = folder_.link("tier.link", writer.relative(), path);
+  if (result == -ENOENT) {
+    SY_RETURN_IF_ERROR(folder_.make_folders(attempt_path(name.in) + "/p"));
+    result = folder_.link("tier.link", writer.relative(), path);
+  }
   bool moved = false;
   if (cannot_share(result)) {
     // No hard links here; a rename that does not replace is as good, but leaves nothing for the content index.
