@@ -131,7 +131,7 @@ def test_fault_points_are_checked(tree):
     }
     found = texts(tidy.check_points(tree(files)))
     assert len(found) == 2
-    assert "src/store/b.cc:1" in found[0] and "stands at src/store/a.cc:1" in found[0]
+    assert "src/store/b.cc:1" in found[0] and "stands in src/store/a.cc" in found[0]
     assert "src/store/b.cc:2" in found[1]
 
 
@@ -140,6 +140,8 @@ def test_headers_that_do_not_compile_alone_are_found(tree):
         "src/base/good.h": "// Good.\n#pragma once\n#include <string>\ninline std::string f() { return {}; }\n",
         "src/base/bad.h": "// Bad.\n#pragma once\ninline std::string f() { return {}; }\n",
         "src/base/plain.h": "int x();\n",
+        "src/base/proven.h": "// Compiled by the build.\n#pragma once\nbroken here\n",
+        "src/base/proven.cc": '#include "base/proven.h"\n',
     }
     found = texts(tidy.check_headers(tree(files)))
     assert len(found) == 3
