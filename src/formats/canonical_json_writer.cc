@@ -1,3 +1,4 @@
+#include <array>
 #include <charconv>
 #include <cstring>
 
@@ -8,7 +9,15 @@
 namespace steelyard::formats {
 namespace {
 
-bool needs_escape(char c) { return static_cast<unsigned char>(c) < 0x20 || c == '"' || c == '\\'; }
+constexpr auto kNeedsEscape = [] {
+  std::array<bool, 256> needs{};
+  for (unsigned c = 0; c < 0x20; ++c) needs[c] = true;
+  needs['"'] = true;
+  needs['\\'] = true;
+  return needs;
+}();
+
+bool needs_escape(char c) { return kNeedsEscape[static_cast<unsigned char>(c)]; }
 
 void append_escape(char c, std::string& out) {
   static constexpr char kHex[] = "0123456789abcdef";

@@ -1,11 +1,23 @@
 #include "formats/tensor_table.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "base/check.h"
 
 namespace steelyard::formats {
+namespace {
+
+/// The first eight bytes, big-endian, with zeros after a shorter text: orders as the bytes do, but for texts that
+/// differ only after them or in zeros at the end.
+std::uint64_t leading_bytes(std::string_view text) {
+  std::uint64_t value = 0;
+  for (std::size_t i = 0; i < 8; ++i) {
+    value = value << 8 | (i < text.size() ? static_cast<unsigned char>(text[i]) : 0U);
+  }
+  return value;
+}
+
+}  // namespace
 
 std::string_view StringColumn::at(std::size_t index) const {
   const std::uint64_t begin = index == 0 ? 0 : ends_[index - 1];
@@ -99,15 +111,32 @@ void TensorTable::reserve(std::size_t rows, std::size_t name_bytes) {
 
 void TensorTable::sort() {
   if (sorted_) return;
-  std::vector<std::uint32_t> order(size());
   SY_CHECK(size() <= UINT32_MAX, "a tensor table has less than 2^32 rows");
-  std::iota(order.begin(), order.end(), 0U);
-  std::stable_sort(order.begin(), order.end(),
-                   [this](std::uint32_t a, std::uint32_t b) { return names_.at(a) < names_.at(b); });
+  // Names of one checkpoint begin alike. The eight bytes after what all have in common, as one number, decide most
+  // comparisons without a visit to the names.
+  std::string_view common = names_.at(0);
+  for (std::size_t i = 1; i < size(); ++i) {
+    const std::string_view name = names_.at(i);
+    const auto differs = std::ranges::mismatch(common, name).in1;
+    common = common.substr(0, static_cast<std::size_t>(differs - common.begin()));
+  }
+  struct Key {
+    std::uint64_t begin = 0;
+    std::uint32_t row = 0;
+  };
+  std::vector<Key> order(size());
+  for (std::size_t i = 0; i < size(); ++i) {
+    order[i] = {leading_bytes(names_.at(i).substr(common.size())), static_cast<std::uint32_t>(i)};
+  }
+  std::ranges::sort(order, [this](const Key& a, const Key& b) {
+    if (a.begin != b.begin) return a.begin < b.begin;
+    const int names = names_.at(a.row).compare(names_.at(b.row));
+    return names != 0 ? names < 0 : a.row < b.row;
+  });
   TensorTable sorted;
   sorted.reserve(size(), names_.text_bytes());
   sorted.dims_.reserve(dims_.size());
-  for (const std::uint32_t index : order) sorted.add(row(index));
+  for (const Key& key : order) sorted.add(row(key.row));
   *this = std::move(sorted);
 }
 
