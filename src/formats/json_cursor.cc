@@ -177,18 +177,19 @@ Status JsonCursor::unescape(std::string& out) {
 
 Result<std::uint64_t> JsonCursor::unsigned_integer() {
   const char first = peek();
-  if (first == '-') return error("wanted an integer from 0, found a negative number");
-  if (!is_digit(first)) return error(fmt::format("wanted an integer, found {}", found()));
+  // Most of these are good JSON of another kind.
+  const auto wrong = [this](std::size_t position, std::string_view what) {
+    return Status(Code::kCorrupt, fmt::format("at byte {}: {}", position, what));
+  };
+  if (first == '-') return wrong(at_, "wanted an integer from 0, found a negative number");
+  if (!is_digit(first)) return wrong(at_, fmt::format("wanted an integer, found {}", found()));
   const std::size_t begin = at_;
   std::uint64_t value = 0;
   for (; at_ < text_.size() && is_digit(text_[at_]); ++at_) {
     const auto ten_times = checked_mul<std::uint64_t>(value, 10);
     const auto next =
         ten_times ? checked_add<std::uint64_t>(*ten_times, static_cast<std::uint64_t>(text_[at_] - '0')) : std::nullopt;
-    if (!next) {
-      at_ = begin;
-      return error("an integer of more than 64 bits");
-    }
+    if (!next) return wrong(begin, "an integer of more than 64 bits");
     value = *next;
   }
   if (first == '0' && at_ - begin > 1) {
@@ -196,8 +197,7 @@ Result<std::uint64_t> JsonCursor::unsigned_integer() {
     return error("an integer with a leading zero");
   }
   if (at_ < text_.size() && (text_[at_] == '.' || text_[at_] == 'e' || text_[at_] == 'E')) {
-    at_ = begin;
-    return error("wanted an integer, found a number with a fraction or an exponent");
+    return wrong(begin, "wanted an integer, found a number with a fraction or an exponent");
   }
   return value;
 }

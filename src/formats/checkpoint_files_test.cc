@@ -1,0 +1,81 @@
+#include "formats/checkpoint_files.h"
+
+#include <gtest/gtest.h>
+
+namespace steelyard::formats {
+namespace {
+
+TEST(CheckpointFiles, WeightsBySuffix) {
+  for (const char* path :
+       {"a.safetensors", "x/y.bin", "a.pt", "a.pth", "a.ckpt", "a.gguf", "onnx/a.onnx", "a.h5", "a.msgpack"}) {
+    EXPECT_TRUE(is_weight_file(path)) << path;
+  }
+  for (const char* path : {"a.json", "a.safetensors.index.json", ".bin", "dir.bin/readme", "a.binary", "safetensors"}) {
+    EXPECT_FALSE(is_weight_file(path)) << path;
+  }
+  EXPECT_TRUE(is_safetensors_index("x/consolidated.safetensors.index.json"));
+  EXPECT_FALSE(is_safetensors_index("pytorch_model.bin.index.json"));
+}
+
+TEST(CheckpointFiles, NeverImported) {
+  for (const char* path : {".git", ".git/config", "sub/.git/HEAD", ".cache/huggingface/x", "sub/.cache/huggingface"}) {
+    EXPECT_TRUE(is_never_imported(path)) << path;
+  }
+  for (const char* path : {".gitattributes", ".cache/other", "huggingface/x", ".github/x", "a.git/x", ".hidden"}) {
+    EXPECT_FALSE(is_never_imported(path)) << path;
+  }
+}
+
+TEST(CheckpointFiles, PathFaults) {
+  EXPECT_EQ(path_fault("a/b c/é.bin"), "");
+  EXPECT_EQ(path_fault(""), "is empty");
+  EXPECT_EQ(path_fault("/a"), "is absolute");
+  EXPECT_EQ(path_fault("../../x"), "has the part \"..\"");
+  EXPECT_EQ(path_fault("a/.."), "has the part \"..\"");
+  EXPECT_EQ(path_fault("./a"), "has the part \".\"");
+  EXPECT_EQ(path_fault("a//b"), "has an empty part");
+  EXPECT_EQ(path_fault("a/"), "has an empty part");
+  EXPECT_EQ(path_fault(std::string_view("a\0b", 3)), "has a NUL byte");
+  EXPECT_EQ(path_fault("a\xff"), "is not UTF-8");
+  EXPECT_EQ(path_fault("..."), "");
+}
+
+TEST(Glob, MatchesAsInAShellButCrossesFolders) {
+  EXPECT_TRUE(glob_match("*.bin", "a/b/c.bin"));
+  EXPECT_TRUE(glob_match("original/*", "original/x/y.pth"));
+  EXPECT_TRUE(glob_match("original/", "original/x/y.pth"));
+  EXPECT_TRUE(glob_match("./a.txt", "a.txt"));
+  EXPECT_TRUE(glob_match("*", ""));
+  EXPECT_TRUE(glob_match("a*b*c", "aXbYbZc"));
+  EXPECT_FALSE(glob_match("a*b*c", "aXbYbZ"));
+  EXPECT_FALSE(glob_match("a.bin", "x/a.bin"));
+  EXPECT_FALSE(glob_match("", "a"));
+}
+
+TEST(Glob, CharactersAndClasses) {
+  EXPECT_TRUE(glob_match("a?c", "aéc"));
+  EXPECT_FALSE(glob_match("??", "é"));
+  EXPECT_FALSE(glob_match("*??", "é"));
+  EXPECT_TRUE(glob_match("model-0000[1-3]*", "model-00002-of-9.bin"));
+  EXPECT_FALSE(glob_match("model-0000[!1-3]*", "model-00002-of-9.bin"));
+  EXPECT_TRUE(glob_match("[à-ü]", "é"));
+  EXPECT_TRUE(glob_match("[]]", "]"));
+  EXPECT_TRUE(glob_match("a[b", "a[b"));
+}
+
+TEST(Glob, ManyStarsStayFast) { EXPECT_FALSE(glob_match("*a*a*a*a*a*a*a*a*a*a*a*a*b", std::string(4000, 'a'))); }
+
+TEST(ShardName, ParsesAndNamesTheOthers) {
+  const auto shard = parse_shard_name("model.fp16-00002-of-00015.safetensors");
+  ASSERT_TRUE(shard.has_value());
+  EXPECT_EQ(shard->number, 2U);
+  EXPECT_EQ(shard->count, 15U);
+  EXPECT_EQ(shard_name(*shard, 13), "model.fp16-00013-of-00015.safetensors");
+  EXPECT_FALSE(parse_shard_name("model.safetensors").has_value());
+  EXPECT_FALSE(parse_shard_name("one-of-many.bin").has_value());
+  EXPECT_FALSE(parse_shard_name("model-00004-of-00003.bin").has_value());
+  EXPECT_FALSE(parse_shard_name("model-1-of-999999999.bin").has_value());
+}
+
+}  // namespace
+}  // namespace steelyard::formats
