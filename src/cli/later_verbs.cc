@@ -21,8 +21,7 @@ constinit const VerbSpec kDeleteVerb = {
     .summary = "delete a revision that nobody reads",
     .later = "it will take a revision's bytes away once no lease protects it, and leave a tombstone",
     .meanwhile =
-        "a revision stays until then; import into a store of its own (--store DIR) what you want to be able to remove "
-        "whole"};
+        "import what you want to remove later into a store of its own (--store DIR), which you can remove as a folder"};
 constinit const VerbSpec kAbortVerb = {.name = "abort",
                                        .operands = "REF",
                                        .operands_min = 1,

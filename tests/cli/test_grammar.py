@@ -1,0 +1,155 @@
+"""The grammar of the command line: verbs, flags, their errors and hints. No store is needed for any of it."""
+
+from __future__ import annotations
+
+import pytest
+
+LATER = [
+    "delete", "rm", "abort", "evict", "rehydrate", "warm", "repair", "policy show", "policy set", "watch", "operation show",
+    "operation cancel", "reconcile", "gc", "recover", "usage", "doctor", "bench",
+]  # fmt: skip
+VERBS = [
+    "import", "list", "inspect", "verify", "materialize", "cat", "lease acquire", "lease renew", "lease release", "lease list",
+    "config show", "completion",
+]  # fmt: skip
+
+
+def test_no_verb_is_a_usage_error(steelyard):
+    result = steelyard(code=2)
+    assert "no verb" in result.stderr and "--help" in result.stderr and result.stdout == ""
+
+
+def test_help_lists_every_verb_and_global_flag(steelyard):
+    for words in (["--help"], ["-h"], ["help"]):
+        out = steelyard(*words).stdout
+        for verb in VERBS:
+            assert f"  {verb} " in out, verb
+        for flag in ("--store", "--namespace", "--json", "--quiet", "--progress", "--io-memory", "--config", "--log-level"):
+            assert flag in out, flag
+
+
+@pytest.mark.parametrize("verb", VERBS + LATER)
+def test_help_of_a_verb(steelyard, verb):
+    out = steelyard(*verb.split(), "--help").stdout
+    assert out.startswith("usage: steelyard ")
+    assert ("Not available" in out) == (verb in LATER)
+
+
+def test_version(steelyard):
+    assert steelyard("--version").stdout.startswith("steelyard ")
+
+
+@pytest.mark.parametrize("verb", LATER)
+def test_a_later_verb_is_refused_with_what_to_do(steelyard, verb):
+    error = steelyard.error(*verb.split(), "demo", "--no-wait", "--ratio", "0.5", code=2)
+    assert error["code"] == "INVALID_ARGUMENT"
+    assert "not available in this version" in error["message"]
+    assert error["hint"].startswith("until then: ")
+    assert not steelyard.store.exists()
+
+
+@pytest.mark.parametrize(
+    "words, message, hint",
+    [
+        (["imprt", "x"], 'unknown verb "imprt"', "`import`"),
+        (["lease", "aquire"], "`lease aquire`", "`lease acquire`"),
+        (["lease"], "needs to know what to do", "lease list"),
+        (["model"], "no verb", "--help"),
+        (["list", "--lable", "a=b"], 'unknown flag "--lable" of `list`', "`--label`"),
+        (["list", "--jsno"], 'unknown flag "--jsno"', "`--json`"),
+        (["--files", "inspect", "x"], "before the verb", "flag of `inspect`"),
+        (["cat", "x", "y", "--files"], 'unknown flag "--files" of `cat`', "flag of `inspect`"),
+        (["list", "-z"], 'unknown flag "-z"', "-q"),
+        (["list", "--state"], "--state needs a value", "STATE"),
+        (["--store", "--quiet", "list"], '--store needs a value; found "--quiet"', "--store=--quiet"),
+        (["inspect"], "`inspect` wants REF", "usage: steelyard inspect"),
+        (["materialize", "x"], 'only "x"', "usage: steelyard materialize"),
+        (["verify", "a", "b"], 'does not take "b"', "usage: steelyard verify"),
+        (["list", "--all=yes"], "--all takes no value", ""),
+        (["import", "--source", "a", "b", "c"], "the source is named twice", ""),
+        (["import"], "wants SOURCE", "usage: steelyard import"),
+        (["completion", "tcsh"], 'unknown shell "tcsh"; wanted bash, zsh or fish', ""),
+    ],
+)  # fmt: skip
+def test_usage_errors_name_found_wanted_and_the_nearest(steelyard, words, message, hint):
+    result = steelyard(*words, code=2)
+    assert result.stdout == ""
+    first, *rest = result.stderr.splitlines()
+    assert first.startswith("error: ") and message in first, result.explain()
+    assert hint in "\n".join(rest), result.explain()
+
+
+@pytest.mark.parametrize(
+    "words, found, wanted",
+    [
+        (["list", "--limit", "0"], '"0"', "1 to 1000"),
+        (["list", "--limit", "1001"], '"1001"', "1 to 1000"),
+        (["list", "--limit", "-1"], '"-1"', "1 to 1000"),
+        (["list", "--limit", "ten"], '"ten"', "1 to 1000"),
+        (["list", "--state", "ready"], '"ready"', "READY"),
+        (["list", "--label", "novalue"], '"novalue"', "KEY=VALUE"),
+        (["--jobs", "0", "list"], "0", "1 to 256"),
+        (["--jobs", "257", "list"], "257", "1 to 256"),
+        (["--jobs", "99999999999999999999", "list"], "99999999999999999999", "1 to 256"),
+        (["--io-memory", "15MiB", "list"], "15MiB", "16MiB to 1TiB"),
+        (["--io-memory", "lots", "list"], "lots", "16MiB to 1TiB"),
+        (["--chunk-size", "1MB", "list"], "1MB", "multiple of 1MiB from 1MiB to 4GiB"),
+        (["--chunk-size", "5GiB", "list"], "5GiB", "4GiB"),
+        (["--lease-ttl", "30", "list"], "30", "1s to 1d"),
+        (["--import-writer-ttl", "1s", "list"], "1s", "2s to 1h"),
+        (["--import-abandon-after", "31d", "list"], "31d", "2s to 30d"),
+        (["--gc-grace", "31d", "list"], "31d", "0s to 30d"),
+        (["--hot-capacity", "1KiB", "list"], "1KiB", "1MiB"),
+        (["--progress", "loud", "list"], '"loud"', "auto, plain, json, none"),
+        (["--cold-medium", "tape", "list"], '"tape"', "disk, dfs, nof"),
+        (["--policy-ratio", "1", "list"], "1", "0.000001 to 0.999999"),
+        (["--json=maybe", "list"], '"maybe"', "true or false"),
+        (["lease", "acquire", "x", "--holder", "h", "--ttl", "500ms"], '"500ms"', "1s to 1d"),
+        (["lease", "acquire", "x", "--holder", "h", "--ttl", "25h"], '"25h"', "1s to 1d"),
+        (["import", ".", "--generation", "0"], '"0"', "1 to 9223372036854775807"),
+        (["import", ".", "--generation", "9223372036854775808"], '"9223372036854775808"', "1 to 9223372036854775807"),
+        (["import", ".", "--generation", "01"], '"01"', "leading zeros"),
+        (["import", ".", "--residency", "warm"], '"warm"', "hot or cold"),
+        (["import", ".", "--wait", "5"], "5", "duration"),
+        (["cat", "x", "f", "--range", "9-3"], '"9-3"', "START-END"),
+        (["cat", "x", "f", "--range", "-5"], '"-5"', "START-END"),
+        (["cat", "x", "f", "--range", "a-b"], '"a-b"', "START-END"),
+    ],
+)  # fmt: skip
+def test_values_are_checked_against_a_range_that_is_named(steelyard, words, found, wanted):
+    result = steelyard(*words, code=2)
+    assert found in result.stderr and wanted in result.stderr, result.explain()
+
+
+def test_the_holder_is_bounded(steelyard):
+    assert "1025 bytes" in steelyard("lease", "acquire", "x", "--holder", "h" * 1025, code=2).stderr
+    assert "control" in steelyard("lease", "acquire", "x", "--holder", "a\nb", code=2).stderr
+    assert "--holder" in steelyard("lease", "acquire", "x", code=2).stderr
+
+
+def test_flags_stand_before_and_after_the_verb(steelyard):
+    for words in (["--json", "list"], ["list", "--json"], ["model", "list", "--json"], ["--json", "model", "list"]):
+        assert steelyard(*words).json()["revisions"] == []
+    assert steelyard("-qn", "other", "list").stdout == ""
+    assert steelyard("list", "-nother").stdout == "no revisions in namespace other\n"
+
+
+def test_the_hot_tier_is_refused_not_ignored(steelyard, checkpoint):
+    error = steelyard.error("import", checkpoint, "--residency", "hot", code=2)
+    assert "hot" in error["message"] and "not available in this version" in error["message"]
+    error = steelyard.error("import", checkpoint, "--policy-prefer", "hot", code=2)
+    assert "policy.prefer hot" in error["message"]
+    assert not steelyard.store.exists()
+
+
+def test_an_error_is_the_last_line_of_stderr_in_json(steelyard):
+    for words in (["--json", "nonsense"], ["nonsense", "--json"]):
+        result = steelyard(*words, code=2)
+        assert result.stdout == "" and len(result.stderr.splitlines()) == 1
+        assert set(result.error()) == {"code", "message", "hint"}
+    result = steelyard("nonsense", code=2, env={"STEELYARD_JSON": "on"})
+    assert result.error()["code"] == "INVALID_ARGUMENT"
+
+
+def test_words_behind_two_dashes_are_operands(steelyard):
+    assert 'does not take "--all"' in steelyard("verify", "--", "a", "--all", code=2).stderr
