@@ -48,7 +48,9 @@ class OpLog {
   virtual ~OpLog() = default;
 
   /// Prepares the entries of one append inside the writer's turn: called with the state after catching up and the
-  /// instant of the turn. An empty vector appends nothing. May be called again if the turn has to be repeated.
+  /// instant of the turn. An empty vector appends nothing. May be called again if the turn has to be repeated, and may
+  /// be called on another thread of this process, since a group of waiting writes is prepared by one of them. It must
+  /// not write to the same log.
   using Prepare = std::function<Result<std::vector<Entry>>(const StateView& view, const Now& now)>;
 
   /// Waits for the turn, catches up, prepares, appends, makes durable. Returns the sequence of the append (the state's
@@ -63,7 +65,7 @@ class OpLog {
   /// Appends with sequence > after, at most `limit`. NOT_FOUND "resnapshot" when they were trimmed.
   virtual Result<std::vector<Append>> read(std::uint64_t after, std::size_t limit) = 0;
 
-  /// True once a sequence > after is durable, false at the deadline.
+  /// True once a sequence > after is durable, false at the deadline (Runtime::mono_ms).
   virtual Result<bool> watch(std::uint64_t after, std::int64_t deadline_mono_ms) = 0;
 
   /// Saves the state as a snapshot and reads it back. Returns its sequence.
@@ -74,7 +76,9 @@ class OpLog {
   virtual Status trim(std::uint64_t sequence) = 0;
   /// Appends since the newest snapshot, so that the owner can decide to save one.
   virtual Result<std::uint64_t> length() = 0;
-  /// Replaces the whole state (recovery, restore): only on a log without appends.
+  /// Replaces the whole state (recovery, restore): only on a log without appends (CONFLICT). The log goes on after the
+  /// snapshot's sequence. A section that is absent gives an empty state of its kind; sections of other owners are kept
+  /// and stand in every later snapshot. An error changes nothing.
   virtual Status restore(const Snapshot& snapshot) = 0;
 
   virtual Capabilities capabilities() const = 0;

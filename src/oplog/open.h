@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/runtime.h"
+#include "oplog/codec.h"
 #include "oplog/op_log.h"
 
 namespace steelyard::oplog {
@@ -17,10 +18,18 @@ struct SqliteOptions {
 };
 
 /// CORRUPT for a damaged or foreign database, UNAVAILABLE for a newer layout or a filesystem that may not hold a log
-/// (network, FUSE, virtual), never a fresh one in its place.
-Result<std::unique_ptr<OpLog>> open_sqlite(Runtime& runtime, const SqliteOptions& options);
+/// (network, FUSE, virtual), never a fresh one in its place. Without write permission, or on a read-only mount, the log
+/// is read only: beside its writers where SQLite can, else from a private copy in $TMPDIR. `codec` must outlive the
+/// log.
+Result<std::unique_ptr<OpLog>> open_sqlite(Runtime& runtime, const SqliteOptions& options,
+                                           const StateCodec& codec = metadata_codec());
+
+/// Throws the derived state tables away and makes them again from the newest snapshot and the log, in one transaction.
+/// Opening does this by itself when the tables' schema is older than ours.
+Status rebuild_sqlite_state(Runtime& runtime, const SqliteOptions& options, const StateCodec& codec = metadata_codec());
 
 /// In memory, for tests and simulation. `standbys` sets the capability of that name.
-std::unique_ptr<OpLog> open_memory(Runtime& runtime, bool standbys_must_understand_entries = false);
+std::unique_ptr<OpLog> open_memory(Runtime& runtime, bool standbys_must_understand_entries = false,
+                                   const StateCodec& codec = metadata_codec());
 
 }  // namespace steelyard::oplog

@@ -1,0 +1,84 @@
+#include "oplog/replay.h"
+
+namespace steelyard::oplog {
+namespace {
+
+constexpr std::size_t kReplayPage = 256;
+
+}  // namespace
+
+Result<MapState> state_of(const Snapshot& snapshot, const StateCodec& codec) {
+  MapState state;
+  state.set_sequence(snapshot.sequence);
+  const auto section = snapshot.sections.find(codec.section_name());
+  if (section == snapshot.sections.end()) return state;
+  SY_ASSIGN_OR_RETURN(const auto rows, codec.load_section(section->second));
+  state.apply(rows);
+  return state;
+}
+
+Status replay(const Append& append, const StateCodec& codec, MapState& state) {
+  if (append.sequence != state.sequence() + 1) {
+    return Status(Code::kCorrupt,
+                  "the log goes from " + std::to_string(state.sequence()) + " to " + std::to_string(append.sequence),
+                  "restore the catalog from its newest snapshot copy (steelyard recover)");
+  }
+  const std::string name = "log row " + std::to_string(append.sequence);
+  if (auto status = codec.check_entries(state, append.sequence, append.entries); !status.ok()) {
+    return std::move(status).annotate("replaying", name);
+  }
+  for (const Entry& entry : append.entries) {
+    auto changes = codec.changes_of(entry);
+    if (!changes.ok()) return std::move(changes).status().annotate("replaying", name);
+    state.apply(*changes);
+  }
+  state.set_sequence(append.sequence);
+  return Status();
+}
+
+Result<MapState> replay_log(OpLog& log, std::uint64_t sequence, const StateCodec& codec) {
+  MapState state;
+  auto encoded = log.newest_snapshot();
+  if (encoded.ok()) {
+    SY_ASSIGN_OR_RETURN(const Snapshot snapshot, decode_snapshot(*encoded));
+    // A snapshot newer than the wanted state can only come from another writer: the whole log may be there still.
+    if (snapshot.sequence <= sequence) {
+      SY_ASSIGN_OR_RETURN(state, state_of(snapshot, codec));
+    }
+  } else if (encoded.code() != Code::kNotFound) {
+    return std::move(encoded).status();
+  }
+  while (state.sequence() < sequence) {
+    SY_ASSIGN_OR_RETURN(const auto page, log.read(state.sequence(), kReplayPage));
+    if (page.empty()) {
+      return Status(Code::kCorrupt,
+                    "the log ends at " + std::to_string(state.sequence()) + ", wanted " + std::to_string(sequence),
+                    "restore the catalog from its newest snapshot copy (steelyard recover)");
+    }
+    for (const Append& append : page) {
+      if (append.sequence > sequence) break;
+      SY_RETURN_IF_ERROR(replay(append, codec, state));
+    }
+  }
+  return state;
+}
+
+Status verify_state(OpLog& log, const StateCodec& codec) {
+  std::string served;
+  std::uint64_t sequence = 0;
+  SY_RETURN_IF_ERROR(log.view([&](const StateView& view) -> Status {
+    SY_ASSIGN_OR_RETURN(served, codec.export_canonical(view));
+    sequence = view.sequence();
+    return Status();
+  }));
+  SY_ASSIGN_OR_RETURN(const MapState replayed, replay_log(log, sequence, codec));
+  SY_ASSIGN_OR_RETURN(const std::string implied, codec.export_canonical(replayed));
+  if (served != implied) {
+    return Status(Code::kCorrupt,
+                  "the state at sequence " + std::to_string(sequence) + " is not the one that the log implies",
+                  "rebuild the state tables from the log, or restore a snapshot copy (steelyard recover)");
+  }
+  return Status();
+}
+
+}  // namespace steelyard::oplog

@@ -1,0 +1,234 @@
+#include "oplog/sqlite/layout.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+
+#include "hash/xxh3.h"
+
+namespace steelyard::oplog::sqlite {
+namespace {
+
+constexpr std::string_view kSqliteMagic("SQLite format 3\0", 16);
+constexpr std::size_t kSqliteHeaderBytes = 100;
+constexpr int kLinkAttempts = 10;
+constexpr const char* kRestoreHint =
+    "restore the catalog from its newest snapshot copy (steelyard recover), or from a backup";
+
+constexpr const char* kSchema = R"(
+  PRAGMA application_id = 1398033497;
+  PRAGMA user_version = 1;
+  CREATE TABLE meta(name TEXT PRIMARY KEY NOT NULL, value NOT NULL) WITHOUT ROWID;
+  CREATE TABLE log(seq INTEGER PRIMARY KEY NOT NULL, request_id BLOB NOT NULL, batch BLOB NOT NULL,
+                   sum INTEGER NOT NULL);
+  CREATE TABLE state(key BLOB PRIMARY KEY NOT NULL, value BLOB NOT NULL, sum INTEGER NOT NULL) WITHOUT ROWID;
+  CREATE TABLE snapshot(id INTEGER PRIMARY KEY AUTOINCREMENT NOT NULL, seq INTEGER NOT NULL,
+                        complete INTEGER NOT NULL);
+  CREATE TABLE snapshot_section(id INTEGER NOT NULL, name TEXT NOT NULL, bytes INTEGER NOT NULL, sha256 BLOB NOT NULL,
+                                PRIMARY KEY(id, name)) WITHOUT ROWID;
+  CREATE TABLE snapshot_part(id INTEGER NOT NULL, name TEXT NOT NULL, part INTEGER NOT NULL, data BLOB NOT NULL,
+                             UNIQUE(id, name, part));
+  INSERT INTO meta VALUES('base', 0), ('fence', 0), ('state_schema', 1);
+)";
+static_assert(kApplicationId == 1398033497 && kUserVersion == 1 && kStateSchema == 1, "as written in kSchema");
+
+std::string folder_of(const std::string& path) {
+  std::string folder = std::filesystem::path(path).parent_path().string();
+  return folder.empty() ? "." : folder;
+}
+
+class Fd {
+ public:
+  explicit Fd(int fd) : fd_(fd) {}
+  Fd(const Fd&) = delete;
+  Fd& operator=(const Fd&) = delete;
+  ~Fd() {
+    if (fd_ >= 0) close(fd_);
+  }
+  int get() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+Status sync_folder(const std::string& folder) {
+  const Fd fd(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (fd.get() < 0) return errno_status(errno, "open", folder);
+  if (fsync(fd.get()) != 0) return errno_status(errno, "fsync", folder);
+  return Status();
+}
+
+/// What a killed creator left. Called with the `next` lock; where that lock does nothing, a live creator whose file
+/// goes here begins again.
+void remove_leftovers(const std::string& path) {
+  const std::string prefix = std::filesystem::path(path).filename().string() + ".new-";
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(folder_of(path), error)) {
+    if (entry.path().filename().string().starts_with(prefix)) std::filesystem::remove(entry.path(), error);
+  }
+}
+
+Status fill_database(const std::string& path, const std::string& store_id) {
+  SY_ASSIGN_OR_RETURN(const auto connection, Connection::open(path, Connection::Mode::kCreate));
+  SY_RETURN_IF_ERROR(connection->begin_immediate(0));
+  SY_RETURN_IF_ERROR(connection->execute(kSchema));
+  {
+    SY_ASSIGN_OR_RETURN(Cursor cursor, connection->prepare("INSERT INTO meta VALUES('store_id', ?)"));
+    SY_RETURN_IF_ERROR(cursor.bind_text(1, store_id).run());
+  }
+  SY_RETURN_IF_ERROR(connection->commit());
+  // Last, so that everything before is in this one file.
+  return connection->execute("PRAGMA journal_mode=WAL");
+}
+
+Status not_ours(const std::string& path, std::string what) {
+  return Status(Code::kCorrupt, path + ": " + std::move(what), kRestoreHint);
+}
+
+std::uint32_t big_endian(const std::array<unsigned char, kSqliteHeaderBytes>& header, std::size_t at,
+                         std::size_t bytes) {
+  std::uint32_t value = 0;
+  for (std::size_t i = 0; i < bytes; ++i) value = (value << 8) | header[at + i];
+  return value;
+}
+
+}  // namespace
+
+std::uint64_t state_row_sum(std::string_view key, std::string_view value) {
+  std::string covered;
+  covered.reserve(8 + key.size() + value.size());
+  for (unsigned shift = 0; shift < 64; shift += 8) {
+    covered.push_back(static_cast<char>((static_cast<std::uint64_t>(key.size()) >> shift) & 0xff));
+  }
+  covered.append(key).append(value);
+  return hash::xxh3(as_bytes(covered));
+}
+
+Status create_database(Runtime& runtime, const std::string& path, const std::string& store_id) {
+  const std::string folder = folder_of(path);
+  const std::string lock_path = std::filesystem::path(path).replace_extension(".next").string();
+  const Fd lock(open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666));
+  if (lock.get() < 0) return errno_status(errno, "open", lock_path);
+  while (flock(lock.get(), LOCK_EX) != 0 && errno == EINTR) {
+  }
+  struct stat info {};
+  // A WAL without its database holds what somebody was told is durable; a new database would swallow or destroy it.
+  if (stat((path + "-wal").c_str(), &info) == 0 && info.st_size > 0 && stat(path.c_str(), &info) != 0) {
+    return not_ours(path, "the database is missing, but its log " + path + "-wal is there");
+  }
+  Status status;
+  for (int attempt = 0; attempt < kLinkAttempts; ++attempt) {
+    if (stat(path.c_str(), &info) == 0) return Status();
+    remove_leftovers(path);
+    const std::string temporary = path + ".new-" + runtime.random_hex(8);
+    SY_POINT(runtime, "log.create.begin");
+    status = fill_database(temporary, store_id);
+    if (!status.ok()) {
+      unlink(temporary.c_str());
+      if (access(temporary.c_str(), F_OK) != 0 && attempt + 1 < kLinkAttempts && status.code() == Code::kUnavailable) {
+        continue;
+      }
+      return std::move(status).annotate("creating", path);
+    }
+    SY_POINT(runtime, "log.create.before_link");
+    int linked = link(temporary.c_str(), path.c_str());
+    if (linked != 0 && (errno == EPERM || errno == EOPNOTSUPP)) {
+      linked = renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, path.c_str(), RENAME_NOREPLACE);  // no hard links here
+    }
+    const int error = errno;
+    unlink(temporary.c_str());
+    if (linked == 0 || error == EEXIST) {
+      SY_POINT(runtime, "log.create.after_link");
+      return sync_folder(folder);
+    }
+    status = errno_status(error, "link", path);
+    if (error != ENOENT) return status;
+  }
+  return status;
+}
+
+Status check_files(const std::string& path) {
+  struct stat info {};
+  if (stat(path.c_str(), &info) != 0) {
+    Status status = errno_status(errno, "stat", path);
+    struct stat wal {};
+    if (status.code() == Code::kNotFound && stat((path + "-wal").c_str(), &wal) == 0 && wal.st_size > 0) {
+      return not_ours(path, "the database is missing, but its log " + path + "-wal is there");
+    }
+    return status;
+  }
+  if (S_ISDIR(info.st_mode)) return not_ours(path, "a folder, wanted a database file");
+  if (!S_ISREG(info.st_mode)) return not_ours(path, "no regular file, wanted a database file");
+  if (info.st_size == 0) return not_ours(path, "0 bytes, wanted a database");
+  const Fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (fd.get() < 0) return errno_status(errno, "open", path);
+  std::array<unsigned char, kSqliteHeaderBytes> header{};
+  const ssize_t got = pread(fd.get(), header.data(), header.size(), 0);
+  if (got < 0) return errno_status(errno, "read", path);
+  const std::string_view text(reinterpret_cast<const char*>(header.data()), static_cast<std::size_t>(got));
+  if (!text.starts_with(kSqliteMagic.substr(0, text.size()))) return not_ours(path, "not a SQLite database");
+  if (text.size() < kSqliteHeaderBytes) {
+    return not_ours(path, "cut off at " + std::to_string(info.st_size) + " bytes, inside its header");
+  }
+  struct stat wal {};
+  const bool wal_has_content = stat((path + "-wal").c_str(), &wal) == 0 && wal.st_size > 0;
+  if (!wal_has_content) {
+    // With a WAL the file may rightly be shorter or longer than its header says until the next checkpoint.
+    const std::uint64_t raw_page = big_endian(header, 16, 2);
+    const std::uint64_t page = raw_page == 1 ? 65536 : raw_page;
+    const std::uint64_t wanted = page * big_endian(header, 28, 4);
+    if (static_cast<std::uint64_t>(info.st_size) < wanted) {
+      return not_ours(path, "cut off: " + std::to_string(info.st_size) + " bytes, wanted " + std::to_string(wanted));
+    }
+  }
+  return Status();
+}
+
+Status check_database(Connection& connection, const std::string& store_id) {
+  SY_ASSIGN_OR_RETURN(const auto application, connection.find_integer("PRAGMA application_id"));
+  if (application.value_or(0) != kApplicationId) {
+    return not_ours(connection.path(), "a database of another program (application id " +
+                                           std::to_string(application.value_or(0)) + ", wanted " +
+                                           std::to_string(kApplicationId) + ")");
+  }
+  SY_ASSIGN_OR_RETURN(const auto version, connection.find_integer("PRAGMA user_version"));
+  if (version.value_or(0) > kUserVersion) {
+    return Status(Code::kUnavailable,
+                  connection.path() + ": layout " + std::to_string(version.value_or(0)) + " is newer than " +
+                      std::to_string(kUserVersion),
+                  "use the newer steelyard that wrote it");
+  }
+  if (version.value_or(0) != kUserVersion) {
+    return not_ours(connection.path(),
+                    "layout " + std::to_string(version.value_or(0)) + ", wanted " + std::to_string(kUserVersion));
+  }
+  SY_ASSIGN_OR_RETURN(Cursor cursor, connection.prepare("SELECT value FROM meta WHERE name = 'store_id'"));
+  SY_ASSIGN_OR_RETURN(const bool row, cursor.step());
+  if (!row) return not_ours(connection.path(), "no store id in its meta table");
+  const std::string found(cursor.blob(0));
+  if (found != store_id) {
+    return Status(Code::kCorrupt, connection.path() + ": belongs to store " + found + ", wanted " + store_id,
+                  "put the catalog of this store back; a catalog cannot be moved between stores");
+  }
+  return Status();
+}
+
+Result<bool> state_schema_is_ours(Connection& connection) {
+  SY_ASSIGN_OR_RETURN(const auto schema, connection.find_integer("SELECT value FROM meta WHERE name = 'state_schema'"));
+  if (schema.value_or(0) > kStateSchema) {
+    return Status(Code::kUnavailable,
+                  connection.path() + ": state schema " + std::to_string(schema.value_or(0)) + " is newer than " +
+                      std::to_string(kStateSchema),
+                  "use the newer steelyard that wrote it");
+  }
+  return schema.value_or(0) == kStateSchema;
+}
+
+}  // namespace steelyard::oplog::sqlite

@@ -1,0 +1,221 @@
+#include "oplog/sqlite/rows.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "base/utf8.h"
+#include "hash/sha256.h"
+#include "hash/xxh3.h"
+#include "oplog/log_row.h"
+#include "oplog/sqlite/layout.h"
+
+namespace steelyard::oplog::sqlite {
+namespace {
+
+constexpr const char* kRestoreHint =
+    "restore the catalog from its newest snapshot copy (steelyard recover), or from a backup";
+constexpr std::int64_t kScanPageFirst = 16;
+constexpr std::int64_t kScanPageMax = 1024;
+
+Status damaged(const Connection& connection, std::string what, const char* hint = kRestoreHint) {
+  return Status(Code::kCorrupt, connection.path() + ": " + std::move(what), hint);
+}
+
+Status check_state_row(const Connection& connection, std::string_view key, std::string_view value, std::int64_t sum) {
+  const std::uint64_t found = state_row_sum(key, value);
+  const auto wanted = std::bit_cast<std::uint64_t>(sum);
+  if (found == wanted) return Status();
+  return damaged(connection,
+                 "state row " + printable(key) + ": checksum " + hash::xxh3_hex(found) + " of the bytes read, wanted " +
+                     hash::xxh3_hex(wanted),
+                 "rebuild the state tables from the log (steelyard doctor says how), or restore a snapshot copy "
+                 "(steelyard recover)");
+}
+
+Result<std::uint64_t> checked_sequence(const Connection& connection, std::int64_t value) {
+  if (value < 0 || static_cast<std::uint64_t>(value) > kSequenceMax) {
+    return damaged(connection, "sequence " + std::to_string(value) + " is out of range");
+  }
+  return static_cast<std::uint64_t>(value);
+}
+
+struct Row {
+  std::string key;
+  std::string value;
+};
+
+}  // namespace
+
+Result<std::optional<std::string>> SqliteView::get(std::string_view key) const {
+  SY_ASSIGN_OR_RETURN(Cursor cursor, connection_.prepare("SELECT value, sum FROM state WHERE key = ?"));
+  SY_ASSIGN_OR_RETURN(const bool found, cursor.bind_blob(1, key).step());
+  if (!found) return std::optional<std::string>();
+  const std::string_view value = cursor.blob(0);
+  SY_RETURN_IF_ERROR(check_state_row(connection_, key, value, cursor.integer(1)));
+  return std::optional<std::string>(value);
+}
+
+Status SqliteView::scan(std::string_view from, std::string_view to, bool descending, const Visitor& visit) const {
+  if (!to.empty() && to <= from) return Status();
+  // Read in pages that grow, so that the visitor may read the view itself and one that stops early costs little.
+  std::string low(from);
+  std::string high(to);
+  bool high_open = to.empty();
+  std::int64_t page = kScanPageFirst;
+  std::vector<Row> rows;
+  while (true) {
+    rows.clear();
+    {
+      static constexpr const char* kUp = "SELECT key, value, sum FROM state WHERE key >= ? ORDER BY key LIMIT ?";
+      static constexpr const char* kUpTo =
+          "SELECT key, value, sum FROM state WHERE key >= ? AND key < ? ORDER BY key LIMIT ?";
+      static constexpr const char* kDown = "SELECT key, value, sum FROM state WHERE key >= ? ORDER BY key DESC LIMIT ?";
+      static constexpr const char* kDownTo =
+          "SELECT key, value, sum FROM state WHERE key >= ? AND key < ? ORDER BY key DESC LIMIT ?";
+      const char* sql = descending ? (high_open ? kDown : kDownTo) : (high_open ? kUp : kUpTo);
+      SY_ASSIGN_OR_RETURN(Cursor cursor, connection_.prepare(sql));
+      cursor.bind_blob(1, low);
+      int next = 2;
+      if (!high_open) cursor.bind_blob(next++, high);
+      cursor.bind(next, page);
+      while (true) {
+        SY_ASSIGN_OR_RETURN(const bool more, cursor.step());
+        if (!more) break;
+        const std::string_view key = cursor.blob(0);
+        const std::string_view value = cursor.blob(1);
+        SY_RETURN_IF_ERROR(check_state_row(connection_, key, value, cursor.integer(2)));
+        rows.push_back(Row{std::string(key), std::string(value)});
+      }
+    }
+    for (const Row& row : rows) {
+      if (!visit(row.key, row.value)) return Status();
+    }
+    if (static_cast<std::int64_t>(rows.size()) < page) return Status();
+    if (descending) {
+      high = rows.back().key;
+      high_open = false;
+      if (high <= low) return Status();
+    } else {
+      low = rows.back().key;
+      low.push_back('\0');  // the least key after it
+    }
+    page = std::min(4 * page, kScanPageMax);
+  }
+}
+
+Result<std::uint64_t> current_sequence(Connection& connection) {
+  SY_ASSIGN_OR_RETURN(const auto last, connection.find_integer("SELECT max(seq) FROM log"));
+  if (last) return checked_sequence(connection, *last);
+  return base_sequence(connection);
+}
+
+Result<std::uint64_t> base_sequence(Connection& connection) {
+  SY_ASSIGN_OR_RETURN(const auto base, connection.find_integer("SELECT value FROM meta WHERE name = 'base'"));
+  if (!base) return damaged(connection, "no base sequence in its meta table");
+  return checked_sequence(connection, *base);
+}
+
+Status put_changes(Connection& connection, const std::vector<metadata::RowChange>& changes) {
+  for (const metadata::RowChange& change : changes) {
+    if (change.value) {
+      SY_ASSIGN_OR_RETURN(Cursor cursor,
+                          connection.prepare("INSERT OR REPLACE INTO state(key, value, sum) VALUES(?, ?, ?)"));
+      cursor.bind_blob(1, change.key).bind_blob(2, *change.value);
+      cursor.bind(3, std::bit_cast<std::int64_t>(state_row_sum(change.key, *change.value)));
+      SY_RETURN_IF_ERROR(cursor.run());
+    } else {
+      SY_ASSIGN_OR_RETURN(Cursor cursor, connection.prepare("DELETE FROM state WHERE key = ?"));
+      SY_RETURN_IF_ERROR(cursor.bind_blob(1, change.key).run());
+    }
+  }
+  return Status();
+}
+
+Status put_append(Connection& connection, std::uint64_t sequence, std::string_view request_id, std::string_view batch) {
+  SY_ASSIGN_OR_RETURN(Cursor cursor,
+                      connection.prepare("INSERT INTO log(seq, request_id, batch, sum) VALUES(?, ?, ?, ?)"));
+  cursor.bind(1, static_cast<std::int64_t>(sequence)).bind_blob(2, request_id).bind_blob(3, batch);
+  cursor.bind(4, std::bit_cast<std::int64_t>(row_sum(sequence, request_id, batch)));
+  return cursor.run();
+}
+
+Result<std::vector<Append>> read_appends(Connection& connection, std::uint64_t after, std::size_t limit) {
+  SY_ASSIGN_OR_RETURN(const std::uint64_t base, base_sequence(connection));
+  if (after < base) {
+    return Status(Code::kNotFound, connection.path() + ": resnapshot: appends up to " + std::to_string(base) +
+                                       " were trimmed, wanted " + std::to_string(after + 1));
+  }
+  std::vector<Append> out;
+  if (after > kSequenceMax) return out;
+  SY_ASSIGN_OR_RETURN(
+      Cursor cursor,
+      connection.prepare("SELECT seq, request_id, batch, sum FROM log WHERE seq > ? ORDER BY seq LIMIT ?"));
+  cursor.bind(1, static_cast<std::int64_t>(after));
+  cursor.bind(2, static_cast<std::int64_t>(std::min<std::size_t>(limit, 1U << 20)));
+  while (true) {
+    SY_ASSIGN_OR_RETURN(const bool more, cursor.step());
+    if (!more) return out;
+    SY_ASSIGN_OR_RETURN(const std::uint64_t sequence, checked_sequence(connection, cursor.integer(0)));
+    const std::uint64_t wanted = after + out.size() + 1;
+    if (sequence != wanted) {
+      return damaged(connection,
+                     "log row " + std::to_string(wanted) + " is missing, found " + std::to_string(sequence));
+    }
+    auto append = decode_row(sequence, cursor.blob(1), cursor.blob(2), std::bit_cast<std::uint64_t>(cursor.integer(3)));
+    if (!append.ok()) return std::move(append).status().annotate("reading", connection.path());
+    out.push_back(std::move(*append));
+  }
+}
+
+Result<std::optional<std::string>> find_request_id(Connection& connection, std::uint64_t sequence) {
+  SY_ASSIGN_OR_RETURN(Cursor cursor, connection.prepare("SELECT request_id FROM log WHERE seq = ?"));
+  SY_ASSIGN_OR_RETURN(const bool found, cursor.bind(1, static_cast<std::int64_t>(sequence)).step());
+  if (!found) return std::optional<std::string>();
+  return std::optional<std::string>(cursor.blob(0));
+}
+
+Result<std::optional<SnapshotRow>> find_newest_snapshot(Connection& connection) {
+  SY_ASSIGN_OR_RETURN(
+      Cursor cursor,
+      connection.prepare("SELECT id, seq FROM snapshot WHERE complete = 1 ORDER BY seq DESC, id DESC LIMIT 1"));
+  SY_ASSIGN_OR_RETURN(const bool found, cursor.step());
+  if (!found) return std::optional<SnapshotRow>();
+  SY_ASSIGN_OR_RETURN(const std::uint64_t sequence, checked_sequence(connection, cursor.integer(1)));
+  return std::optional<SnapshotRow>(SnapshotRow{cursor.integer(0), sequence});
+}
+
+Result<Snapshot> load_snapshot(Connection& connection, const SnapshotRow& row) {
+  Snapshot snapshot;
+  snapshot.sequence = row.sequence;
+  SY_ASSIGN_OR_RETURN(
+      Cursor sections,
+      connection.prepare("SELECT name, bytes, sha256 FROM snapshot_section WHERE id = ? ORDER BY name"));
+  sections.bind(1, row.id);
+  while (true) {
+    SY_ASSIGN_OR_RETURN(const bool more, sections.step());
+    if (!more) return snapshot;
+    const std::string name(sections.blob(0));
+    const std::int64_t wanted_bytes = sections.integer(1);
+    SY_ASSIGN_OR_RETURN(
+        Cursor parts,
+        connection.prepare("SELECT part, data FROM snapshot_part WHERE id = ? AND name = ? ORDER BY part"));
+    parts.bind(1, row.id).bind_text(2, name);
+    std::string bytes;
+    while (true) {
+      SY_ASSIGN_OR_RETURN(const bool another, parts.step());
+      if (!another) break;
+      bytes += parts.blob(1);
+    }
+    const std::string which = "snapshot at " + std::to_string(row.sequence) + ", section " + printable(name) + ": ";
+    if (wanted_bytes < 0 || bytes.size() != static_cast<std::uint64_t>(wanted_bytes)) {
+      return damaged(connection,
+                     which + std::to_string(bytes.size()) + " bytes, wanted " + std::to_string(wanted_bytes));
+    }
+    if (as_text(hash::sha256(as_bytes(bytes)).bytes) != sections.blob(2)) {
+      return damaged(connection, which + "its SHA-256 does not match");
+    }
+    snapshot.sections.emplace(name, std::move(bytes));
+  }
+}
+
+}  // namespace steelyard::oplog::sqlite

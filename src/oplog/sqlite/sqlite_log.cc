@@ -1,0 +1,473 @@
+#include "oplog/sqlite/sqlite_log.h"
+
+#include <cerrno>
+#include <filesystem>
+#include <utility>
+
+#include "oplog/log_row.h"
+#include "oplog/sqlite/filesystem.h"
+#include "oplog/sqlite/layout.h"
+#include "oplog/sqlite/rows.h"
+#include "oplog/sqlite/wal_watch.h"
+
+namespace steelyard::oplog::sqlite {
+namespace {
+
+/// Writers wait this long for others' transactions before they say BUSY.
+constexpr int kWriteWaitMs = 60'000;
+/// How long making a found append durable waits for readers.
+constexpr int kCheckpointWaitMs = 10'000;
+/// A group is bounded so that its first member does not wait for ever for its answer.
+constexpr std::size_t kGroupMax = 128;
+/// A command whose basis was rolled back is prepared again so often.
+constexpr int kAttemptsMax = 3;
+constexpr std::size_t kIdleConnectionsMax = 4;
+constexpr std::int64_t kLongWaitMs = 3'600'000;
+
+std::string folder_of(const std::string& path) {
+  std::string folder = std::filesystem::path(path).parent_path().string();
+  return folder.empty() ? "." : folder;
+}
+
+/// A failure before anything could have been committed.
+Status not_written(const Status& failure) {
+  switch (failure.code()) {
+    case Code::kCorrupt:
+    case Code::kNoSpace:
+    case Code::kBusy:
+    case Code::kUnauthorized:
+    case Code::kInvalidArgument:
+      return failure;
+    default:
+      return Status(Code::kDurabilityFailed, "the change was not written: " + failure.message(), failure.hint());
+  }
+}
+
+}  // namespace
+
+SqliteLog::SqliteLog(Runtime& runtime, SqliteOptions options, const StateCodec& codec)
+    : runtime_(runtime),
+      options_(std::move(options)),
+      codec_(codec),
+      turnstile_(runtime, std::filesystem::path(options_.path).replace_extension().string()),
+      open_path_(options_.path) {}
+
+Result<std::unique_ptr<SqliteLog>> SqliteLog::open(Runtime& runtime, const SqliteOptions& options,
+                                                   const StateCodec& codec) {
+  SY_RETURN_IF_ERROR(check_filesystem(folder_of(options.path)));
+  Status files = check_files(options.path);
+  if (files.code() == Code::kNotFound && options.create && !options.read_only) {
+    SY_RETURN_IF_ERROR(create_database(runtime, options.path, options.store_id));
+    files = check_files(options.path);
+  }
+  SY_RETURN_IF_ERROR(std::move(files));
+  std::unique_ptr<SqliteLog> log(new SqliteLog(runtime, options, codec));
+  log->read_only_ = options.read_only || !may_write(options.path);
+  SY_RETURN_IF_ERROR(log->read_only_ ? log->open_for_reading() : log->open_for_writing());
+  return log;
+}
+
+Status SqliteLog::open_for_writing() {
+  SY_ASSIGN_OR_RETURN(auto connection, acquire());
+  SY_RETURN_IF_ERROR(check_database(*connection, options_.store_id));
+  SY_ASSIGN_OR_RETURN(const bool ours, state_schema_is_ours(*connection));
+  release(std::move(connection));
+  return ours ? Status() : rebuild_state();
+}
+
+Status SqliteLog::open_for_reading() {
+  mode_ = Connection::Mode::kReadOnly;
+  const auto check = [this](Connection& connection, std::uint64_t) -> Status {
+    SY_RETURN_IF_ERROR(check_database(connection, options_.store_id));
+    SY_ASSIGN_OR_RETURN(const bool ours, state_schema_is_ours(connection));
+    if (ours) return Status();
+    return Status(Code::kUnavailable, options_.path + ": the state tables have an older schema",
+                  "open the store once with write permission; that brings them up to date");
+  };
+  return read_transaction(check);
+}
+
+SqliteLog::~SqliteLog() {
+  if (read_only_ || !wrote_) return;
+  // A clean close leaves one whole file and an empty WAL. Others may be in the way; then one of them does it.
+  if (auto connection = acquire(); connection.ok()) {
+    SY_POINT(runtime_, "log.close");
+    (*connection)->checkpoint(true, 0).ignore("the WAL holds everything");
+  }
+}
+
+// Connections
+
+Result<std::unique_ptr<Connection>> SqliteLog::acquire() {
+  std::string path;
+  Connection::Mode mode{};
+  {
+    const std::lock_guard lock(pool_mutex_);
+    if (!idle_.empty()) {
+      auto connection = std::move(idle_.back());
+      idle_.pop_back();
+      return connection;
+    }
+    path = open_path_;
+    mode = mode_;
+  }
+  return Connection::open(path, mode);
+}
+
+void SqliteLog::release(std::unique_ptr<Connection> connection) {
+  const std::lock_guard lock(pool_mutex_);
+  if (idle_.size() < kIdleConnectionsMax && connection->path() == open_path_) idle_.push_back(std::move(connection));
+}
+
+Status SqliteLog::use_private_copy() {
+  SY_ASSIGN_OR_RETURN(const bool read_only_mount, is_read_only_mount(folder_of(options_.path)));
+  std::error_code error;
+  const auto wal_bytes = std::filesystem::file_size(options_.path + "-wal", error);
+  std::vector<std::unique_ptr<Connection>> old;
+  if (read_only_mount && (error || wal_bytes == 0)) {
+    // Nobody can change the file, and it is whole without a WAL.
+    const std::lock_guard lock(pool_mutex_);
+    old.swap(idle_);
+    open_path_ = options_.path;
+    mode_ = Connection::Mode::kImmutable;
+    return Status();
+  }
+  SY_ASSIGN_OR_RETURN(std::shared_ptr<PrivateCopy> copy, PrivateCopy::make(runtime_, options_.path));
+  const std::lock_guard lock(pool_mutex_);
+  old.swap(idle_);
+  open_path_ = copy->path();
+  mode_ = Connection::Mode::kReadWrite;
+  private_copy_ = std::move(copy);
+  return Status();
+}
+
+Status SqliteLog::read_once(const std::function<Status(Connection&, std::uint64_t)>& body, bool& began) {
+  std::shared_ptr<PrivateCopy> keep;  // what is being read stays, even if another thread makes a newer copy
+  {
+    const std::lock_guard lock(pool_mutex_);
+    keep = private_copy_;
+  }
+  if (keep != nullptr && keep->is_stale()) {
+    SY_RETURN_IF_ERROR(use_private_copy());
+    const std::lock_guard lock(pool_mutex_);
+    keep = private_copy_;
+  }
+  SY_ASSIGN_OR_RETURN(auto connection, acquire());
+  SY_RETURN_IF_ERROR(connection->begin_read());
+  auto sequence = current_sequence(*connection);
+  if (!sequence.ok()) {
+    connection->rollback();
+    return std::move(sequence).status();
+  }
+  began = true;
+  Status status = body(*connection, *sequence);
+  connection->rollback();
+  release(std::move(connection));
+  return status;
+}
+
+Status SqliteLog::read_transaction(const std::function<Status(Connection&, std::uint64_t)>& body) {
+  bool began = false;
+  Status status = read_once(body, began);
+  if (!read_only_ || began || private_copy_ != nullptr) return status;
+  // Beside the writers it does not go: SQLite may not make or map the files that it shares with them.
+  if (status.code() != Code::kUnavailable && status.code() != Code::kUnauthorized && status.code() != Code::kBusy) {
+    return status;
+  }
+  SY_RETURN_IF_ERROR(use_private_copy());
+  return read_once(body, began);
+}
+
+// Writing
+
+Status SqliteLog::must_be_writable() const {
+  if (!read_only_) return Status();
+  return Status(Code::kUnauthorized, options_.path + ": the catalog is open read only",
+                options_.read_only ? "open the store for writing" : "give write permission on the store's folder");
+}
+
+Result<std::uint64_t> SqliteLog::write(const Prepare& prepare) {
+  auto waiter = std::make_shared<Waiter>();
+  waiter->prepare = &prepare;
+  SY_RETURN_IF_ERROR(submit(waiter));
+  return waiter->sequence;
+}
+
+Status SqliteLog::transact(const std::function<Status(Connection&)>& body) {
+  auto waiter = std::make_shared<Waiter>();
+  waiter->body = &body;
+  return submit(waiter);
+}
+
+Status SqliteLog::submit(const std::shared_ptr<Waiter>& waiter) {
+  SY_RETURN_IF_ERROR(must_be_writable());
+  bool leads = false;
+  {
+    const std::lock_guard lock(queue_mutex_);
+    leads = !led_;
+    led_ = true;
+    if (!leads) waiter->event = runtime_.make_event();
+    queue_.push_back(waiter);
+  }
+  while (true) {
+    if (leads) {
+      lead();
+      leads = false;
+    }
+    std::shared_ptr<Event> event;
+    {
+      const std::lock_guard lock(queue_mutex_);
+      if (waiter->done) return waiter->status;
+      if (std::exchange(waiter->leads, false)) {
+        leads = true;
+        continue;
+      }
+      if (waiter->event == nullptr) waiter->event = runtime_.make_event();
+      event = waiter->event;
+    }
+    while (!event->wait_until(runtime_.mono_ms() + kLongWaitMs)) {
+    }
+    const std::lock_guard lock(queue_mutex_);
+    waiter->event.reset();
+  }
+}
+
+void SqliteLog::lead() {
+  Group group;
+  run_group(group);
+  std::vector<std::shared_ptr<Event>> woken;
+  {
+    const std::lock_guard lock(queue_mutex_);
+    for (auto it = group.rbegin(); it != group.rend(); ++it) {
+      if ((*it)->depends) {  // its basis was rolled back
+        (*it)->depends = false;
+        queue_.push_front(*it);
+      } else {
+        (*it)->done = true;
+        if ((*it)->event != nullptr) woken.push_back((*it)->event);
+      }
+    }
+    if (queue_.empty()) {
+      led_ = false;
+    } else {
+      queue_.front()->leads = true;
+      if (queue_.front()->event != nullptr) woken.push_back(queue_.front()->event);
+    }
+  }
+  for (const auto& event : woken) event->set();
+}
+
+SqliteLog::Group SqliteLog::take_group() {
+  const std::lock_guard lock(queue_mutex_);
+  Group group;
+  while (!queue_.empty() && group.size() < kGroupMax) {
+    const bool alone = queue_.front()->body != nullptr;
+    if (alone && !group.empty()) break;
+    group.push_back(std::move(queue_.front()));
+    queue_.pop_front();
+    if (alone) break;
+  }
+  return group;
+}
+
+void SqliteLog::run_group(Group& group) {
+  turnstile_.enter();
+  SY_POINT(runtime_, "log.turn");
+  auto opened = acquire();
+  Status begun = opened.ok() ? (*opened)->begin_immediate(kWriteWaitMs) : opened.status();
+  group = take_group();
+  if (!begun.ok()) {
+    turnstile_.leave();
+    settle(group, not_written(begun));
+    return;
+  }
+  std::unique_ptr<Connection> connection = std::move(*opened);
+  LastAppend last;
+  Status outcome = fill_group(*connection, group, last);
+  if (!outcome.ok()) {
+    connection->rollback();
+    outcome = not_written(outcome);
+  } else if (last.sequence == 0 && group.front()->body == nullptr) {
+    connection->rollback();  // nothing to write
+  } else {
+    outcome = commit_group(connection, last);
+  }
+  turnstile_.leave();
+  if (connection != nullptr) release(std::move(connection));
+  settle(group, outcome);
+}
+
+/// Gives everybody in the group the answer. Those that were judged by rows which are not there now are judged again.
+void SqliteLog::settle(const Group& group, const Status& outcome) {
+  for (const auto& waiter : group) {
+    if (outcome.ok()) {
+      waiter->depends = false;
+      continue;
+    }
+    if (waiter->depends && !waiter->appended && ++waiter->attempts < kAttemptsMax) {
+      waiter->status = Status();
+      waiter->judged = false;
+      continue;
+    }
+    const bool stands = waiter->judged && !waiter->appended && !waiter->depends;
+    waiter->depends = false;
+    if (!stands) waiter->status = outcome;
+  }
+}
+
+Status SqliteLog::fill_group(Connection& connection, const Group& group, LastAppend& last) {
+  {
+    const std::lock_guard lock(pool_mutex_);
+    wrote_ = true;
+  }
+  if (group.front()->body != nullptr) return (*group.front()->body)(connection);
+  SY_ASSIGN_OR_RETURN(std::uint64_t sequence, current_sequence(connection));
+  for (const auto& waiter : group) SY_RETURN_IF_ERROR(prepare_one(connection, *waiter, sequence, last));
+  SY_POINT(runtime_, "log.prepared");
+  return Status();
+}
+
+/// An error here ends the whole group; the waiter's own error goes into the waiter.
+Status SqliteLog::prepare_one(Connection& connection, Waiter& waiter, std::uint64_t& sequence, LastAppend& last) {
+  waiter.judged = true;
+  waiter.appended = false;
+  waiter.depends = last.sequence != 0;
+  waiter.status = Status();
+  waiter.sequence = sequence;
+  const SqliteView view(connection, sequence);
+  Append append;
+  append.at = Now{runtime_.epoch(), runtime_.mono_ms(), runtime_.wall_ms()};
+  auto entries = (*waiter.prepare)(view, append.at);
+  if (!entries.ok()) {
+    waiter.status = std::move(entries).status();
+    return Status();
+  }
+  if (entries->empty()) return Status();
+  append.entries = std::move(*entries);
+  std::vector<metadata::RowChange> changes;
+  for (const Entry& entry : append.entries) {
+    auto some = codec_.changes_of(entry);
+    if (!some.ok()) {
+      waiter.status = std::move(some).status();
+      return Status();
+    }
+    changes.insert(changes.end(), std::make_move_iterator(some->begin()), std::make_move_iterator(some->end()));
+  }
+  auto batch = encode_batch(append);
+  if (!batch.ok()) {
+    waiter.status = std::move(batch).status();
+    return Status();
+  }
+  std::string request_id(kRequestIdBytes, '\0');
+  runtime_.fill_random({reinterpret_cast<std::byte*>(request_id.data()), request_id.size()});
+  waiter.appended = true;
+  waiter.sequence = ++sequence;
+  SY_RETURN_IF_ERROR(put_append(connection, sequence, request_id, *batch));
+  SY_RETURN_IF_ERROR(put_changes(connection, changes));
+  last = LastAppend{sequence, std::move(request_id)};
+  return Status();
+}
+
+Status SqliteLog::commit_group(std::unique_ptr<Connection>& connection, const LastAppend& last) {
+  if (const int error = runtime_.point("log.before_commit"); error != 0) {
+    connection->rollback();
+    return not_written(errno_status(error, "commit", options_.path));
+  }
+  Status committed = connection->commit();
+  if (const int error = runtime_.point("log.commit"); error != 0 && committed.ok()) {
+    committed = errno_status(error, "commit", options_.path);
+  }
+  if (!committed.ok()) {
+    connection.reset();
+    committed = resolve(last, committed);
+  }
+  SY_POINT(runtime_, "log.after_commit");
+  return committed;
+}
+
+Status SqliteLog::resolve(const LastAppend& last, const Status& failure) {
+  const auto unknown = [&](const Status& why) {
+    return Status(
+        Code::kUnknownOutcome,
+        "the commit failed (" + failure.message() + ") and what became of it cannot be read: " + why.message(),
+        "check the store's disk, then look whether the change is there before trying again");
+  };
+  if (const int error = runtime_.point("log.reread"); error != 0) {
+    return unknown(errno_status(error, "read", options_.path));
+  }
+  auto opened = Connection::open(options_.path, Connection::Mode::kReadWrite);
+  if (!opened.ok()) return unknown(opened.status());
+  Connection& connection = **opened;
+  if (Status begun = connection.begin_immediate(kWriteWaitMs); !begun.ok()) return unknown(begun);
+  bool found = false;
+  if (last.sequence != 0) {
+    const auto base = base_sequence(connection);
+    if (!base.ok()) return unknown(base.status());
+    const auto request_id = find_request_id(connection, last.sequence);
+    if (!request_id.ok()) return unknown(request_id.status());
+    if (!request_id->has_value() && *base >= last.sequence) {
+      return unknown(Status(Code::kNotFound, "the log was trimmed past it"));
+    }
+    found = *request_id == last.request_id;
+  }
+  if (found) {
+    connection.rollback();
+    Status moved = connection.checkpoint(false, kCheckpointWaitMs);
+    if (!moved.ok()) return unknown(moved);
+    release(std::move(*opened));
+    return Status();
+  }
+  Status fenced = connection.execute("UPDATE meta SET value = value + 1 WHERE name = 'fence'");
+  if (fenced.ok()) fenced = connection.commit();
+  // Without space the commit's last frame, which makes it one, was never written.
+  const bool certain = fenced.ok() || (failure.code() == Code::kNoSpace && fenced.code() == Code::kNoSpace);
+  if (!certain) return unknown(fenced);
+  if (last.sequence == 0) return unknown(failure);
+  return not_written(failure);
+}
+
+// Reading
+
+Status SqliteLog::view(const std::function<Status(const StateView&)>& read) {
+  return read_transaction(
+      [&](Connection& connection, std::uint64_t sequence) { return read(SqliteView(connection, sequence)); });
+}
+
+Result<std::vector<Append>> SqliteLog::read(std::uint64_t after, std::size_t limit) {
+  std::vector<Append> out;
+  SY_RETURN_IF_ERROR(read_transaction([&](Connection& connection, std::uint64_t) -> Status {
+    SY_ASSIGN_OR_RETURN(out, read_appends(connection, after, limit));
+    return Status();
+  }));
+  return out;
+}
+
+Result<bool> SqliteLog::watch(std::uint64_t after, std::int64_t deadline_mono_ms) {
+  WalWatch watch(runtime_, options_.path);
+  while (true) {
+    std::uint64_t now_at = 0;
+    SY_RETURN_IF_ERROR(read_transaction([&](Connection&, std::uint64_t sequence) {
+      now_at = sequence;
+      return Status();
+    }));
+    if (now_at > after) return true;
+    if (runtime_.mono_ms() >= deadline_mono_ms) return false;
+    watch.wait(deadline_mono_ms);
+  }
+}
+
+}  // namespace steelyard::oplog::sqlite
+
+namespace steelyard::oplog {
+
+Result<std::unique_ptr<OpLog>> open_sqlite(Runtime& runtime, const SqliteOptions& options, const StateCodec& codec) {
+  SY_ASSIGN_OR_RETURN(std::unique_ptr<OpLog> log, sqlite::SqliteLog::open(runtime, options, codec));
+  return log;
+}
+
+Status rebuild_sqlite_state(Runtime& runtime, const SqliteOptions& options, const StateCodec& codec) {
+  SY_ASSIGN_OR_RETURN(const auto log, sqlite::SqliteLog::open(runtime, options, codec));
+  return log->rebuild_state();
+}
+
+}  // namespace steelyard::oplog
