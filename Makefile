@@ -28,7 +28,7 @@ test-programs: build
 	@ninja -C build -j $(JOBS)
 
 fuzz-programs: setup
-	@$(CMAKE) -B build/fuzz -DSY_FUZZ=ON -DCMAKE_C_COMPILER=clang -DCMAKE_CXX_COMPILER=clang++ >/dev/null
+	@$(CMAKE) -B build/fuzz -DSY_FUZZ=ON -DCMAKE_C_COMPILER=clang-16 -DCMAKE_CXX_COMPILER=clang++-16 >/dev/null
 	@ninja -C build/fuzz -j $(JOBS) fuzz-programs
 
 test: setup ## everything: lint, unit, conformance, scenario, crash, command-line and Python tests, simulation, brief fuzzing
