@@ -155,6 +155,15 @@ def test_unformatted_code_is_found(tree):
 
 
 def test_dead_links_are_found(tree):
-    files = {"docs/a.md": "[x](b.md) [y](c.md#two-words) [z](c.md#three) [w](https://example.com)\n", "docs/c.md": "# Two words\n"}
+    files = {
+        "README.md": "[a](docs/a.md) [b](docs/architecture.md)\n",
+        "docs/a.md": "[x](b.md) [y](c.md#two-words) [z](c.md#three) [w](https://example.com)\n",
+        "docs/c.md": "# Two words\n",
+    }
     found = texts(tidy.check_links(tree(files)))
     assert len(found) == 2 and "b.md" in found[0] and "#three" in found[1]
+
+
+def test_pages_that_nothing_leads_to_are_found(tree):
+    files = {"README.md": "[b](docs/architecture.md)\n", "docs/lost.md": "[self](lost.md)\n"}
+    assert texts(tidy.check_links(tree(files))) == ["docs/lost.md:1: links: no other page leads here"]

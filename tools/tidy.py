@@ -300,8 +300,9 @@ def check_format(tree: Tree) -> list[Finding]:
 
 
 def check_links(tree: Tree) -> list[Finding]:
-    """Relative links in Markdown lead to files that exist, and to headings that exist."""
+    """Relative links in Markdown lead to files and headings that exist, and every page of docs/ is linked from another."""
     found: list[Finding] = []
+    linked: set[str] = set()
 
     def anchors(name: str) -> set[str]:
         heads = re.findall(r"^#+\s+(.*)$", re.sub(r"```[\s\S]*?```", "", tree.text(name)), re.M)
@@ -315,10 +316,15 @@ def check_links(tree: Tree) -> list[Finding]:
                 continue
             path, _, anchor = target.partition("#")
             goal = os.path.normpath(os.path.join(os.path.dirname(name), path)) if path else name
+            if goal != name:
+                linked.add(goal)
             if not (tree.root / goal).exists():
                 found.append(Finding(name, number, f"links: {target} does not exist"))
             elif anchor and goal.endswith(".md") and anchor not in anchors(goal):
                 found.append(Finding(name, number, f"links: {target} names a heading that is not there"))
+    for name in tree.matching(".md", under="docs/"):
+        if name not in linked:
+            found.append(Finding(name, 1, "links: no other page leads here"))
     return found
 
 
