@@ -3,6 +3,7 @@
 // Thread-safety: a Catalog may be used from any thread. Later it has a remote twin with the same names.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -62,8 +63,15 @@ class Catalog {
   Result<metadata::ListPage> list_weight_revisions(const metadata::ListQuery& query);
   /// All records of one lineage, by generation.
   Result<std::vector<metadata::RevisionRecord>> list_lineage(const metadata::Lineage& lineage);
-  /// The writer of an IMPORTING revision, with whether it is live.
+  /// The writer of an IMPORTING revision; the second also with whether it is live.
   Result<std::optional<metadata::Writer>> get_writer(const metadata::Identity& identity);
+  struct WriterRow {
+    metadata::Writer writer;
+    bool live = false;
+    std::int64_t left_ms = 0;
+    std::int64_t idle_ms = 0;  ///< since its last renewal
+  };
+  Result<std::optional<WriterRow>> get_writer_row(const metadata::Identity& identity);
 
   Result<metadata::Answer> acquire_lease(const metadata::AcquireLease& command);
   Result<metadata::Lease> renew_lease(const metadata::RenewLease& command);
@@ -77,10 +85,37 @@ class Catalog {
   Result<std::vector<LeaseRow>> list_leases(const std::string& tenant_id, const std::string& namespace_id);
 
   Result<metadata::RevisionRecord> reconcile_weight_revision(const metadata::ReconcileRevision& command);
+  /// Removes the expired leases of a revision.
+  Status reap_leases(const metadata::Identity& identity);
+
+  /// The record; absent when the tombstone was compacted, which is success too.
+  Result<std::optional<metadata::RevisionRecord>> delete_weight_revision(const metadata::DeleteWeightRevision& command);
+  /// DELETING -> DELETED, for a caller that has proved that every replica is gone.
+  Result<metadata::RevisionRecord> finish_delete(const metadata::FinishDelete& command);
+  Result<metadata::RevisionRecord> update_weight_policy(const metadata::UpdateWeightPolicy& command);
+
+  /// The record whose payload group has this digest (64 hex digits), if there is one.
+  Result<std::optional<metadata::RevisionRecord>> find_by_group(const std::string& group_digest_hex);
 
   oplog::Capabilities capabilities() const { return log_.capabilities(); }
 
  private:
+  metadata::Now now();
+  /// UNAUTHORIZED for a read-only log, DURABILITY_FAILED while the operator has not confirmed its standbys.
+  Status check_mutable() const;
+  /// Judges the command in the log's turn; its answer is durable.
+  Result<metadata::Answer> mutate(const metadata::Command& command);
+  /// What the command would come to now, without appending anything.
+  Result<metadata::Prepared> rehearse(const metadata::Command& command);
+  Result<metadata::RevisionRecord> mutate_record(const metadata::Command& command);
+  Result<std::vector<LeaseRow>> lease_rows(
+      const std::function<Result<std::vector<metadata::Lease>>(const metadata::StateView&, const metadata::Now&)>&
+          read);
+  void maybe_snapshot(std::uint64_t sequence);
+  Status save_and_trim();
+
+  /// The sequence from which the log's length is asked for again.
+  std::atomic<std::uint64_t> snapshot_check_at_{0};
   Runtime& runtime_;
   oplog::OpLog& log_;
   GroupObserver& observer_;

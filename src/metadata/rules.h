@@ -23,6 +23,9 @@ class WeightMetadataStore {
   static Result<Prepared> prepare(const StateView& view, const Command& command, const Now& now);
 };
 
+/// NOT_FOUND, saying "compacted" where a watermark covers the generation; INVALID_ARGUMENT for a malformed identity.
+Result<RevisionRecord> get_record(const StateView& view, const Identity& identity);
+
 /// Reads. `find_` may be absent.
 Result<std::optional<RevisionRecord>> find_revision(const StateView& view, const Identity& identity);
 Result<std::optional<Writer>> find_writer(const StateView& view, const Identity& identity);

@@ -42,9 +42,6 @@ Status judge(Turn& turn, const DeleteWeightRevision& command);
 Status judge(Turn& turn, const FinishDelete& command);
 Status judge(Turn& turn, const UpdateWeightPolicy& command);
 
-/// NOT_FOUND, saying "compacted" where a watermark covers the generation; INVALID_ARGUMENT for a malformed identity.
-Result<RevisionRecord> get_record(const StateView& view, const Identity& identity);
-
 /// The record's next generation, to be changed further; updated_at never decreases.
 RevisionRecord next_of(const RevisionRecord& record, const Now& now);
 void set_availability(RevisionRecord& record, Availability availability);
