@@ -19,6 +19,8 @@ namespace {
 
 /// Bounds what a folder of links to folders of links can be made to unfold to.
 constexpr std::size_t kFilesMax = std::size_t{1} << 21;
+/// Descriptors of folders that still have to be read; the others are opened by their path when their turn comes.
+constexpr std::size_t kPendingOpenMax = 128;
 /// A path that is longer is opened piece by piece.
 constexpr std::size_t kPieceBytesMax = 3000;
 
@@ -117,8 +119,8 @@ class Walker {
     SY_RETURN_IF_ERROR(learn_bounds());
     struct stat status {};
     if (::fstat(root_fd_.get(), &status) != 0) return errno_status(errno, "fstat", printable(root_));
-    folders_.push_back({"", facts_of(status), kNoParent});
-    // Folders are kept by path and opened one at a time, so that depth costs no descriptors.
+    folders_.push_back({"", facts_of(status), kNoParent, {}});
+    // Folders are kept by path, so that neither depth nor width costs descriptors.
     for (std::size_t next = 0; next < folders_.size(); ++next) SY_RETURN_IF_ERROR(read_folder(next));
     SourceTree tree;
     tree.root = root_;
@@ -133,6 +135,7 @@ class Walker {
     std::string path;
     FileFacts facts;
     std::size_t parent = kNoParent;  ///< index in folders_
+    UniqueFd pending;                ///< may be open already, as a path
   };
 
   Status learn_bounds() {
@@ -156,7 +159,10 @@ class Walker {
   Status read_folder(std::size_t index) {
     const std::string path = folders_[index].path;
     const std::string shown = shown_path(root_, path);
-    UniqueFd fd = open_below(root_fd_.get(), path, O_RDONLY | O_DIRECTORY | O_NONBLOCK);
+    const UniqueFd pending = std::move(folders_[index].pending);
+    if (pending.valid()) --pending_open_;
+    constexpr int kFlags = O_RDONLY | O_DIRECTORY | O_NONBLOCK;
+    UniqueFd fd = pending.valid() ? open_below(pending.get(), "", kFlags) : open_below(root_fd_.get(), path, kFlags);
     if (!fd.valid()) return errno == ENOENT || errno == ENOTDIR ? changed(path) : errno_status(errno, "open", shown);
     struct stat status {};
     if (::fstat(fd.get(), &status) != 0) return errno_status(errno, "fstat", shown);
@@ -189,7 +195,7 @@ class Walker {
       return errno == ENOENT ? changed(path) : errno_status(errno, "stat", shown);
     }
     if (S_ISLNK(status.st_mode)) return visit_link(parent, folder, path, c_name);
-    if (S_ISDIR(status.st_mode)) return add_folder(parent, path, facts_of(status));
+    if (S_ISDIR(status.st_mode)) return add_folder(parent, folder, path, c_name, facts_of(status), O_NOFOLLOW);
     if (S_ISREG(status.st_mode)) return add_file(folder, path, c_name, facts_of(status), O_NOFOLLOW);
     return special(path, status.st_mode);
   }
@@ -220,7 +226,7 @@ class Walker {
       for (std::size_t above = parent; above != kNoParent; above = folders_[above].parent) {
         if (same_inode(folders_[above].facts, facts)) return cycle(path);
       }
-      return add_folder(parent, path, facts);
+      return add_folder(parent, folder, path, name, facts, 0);
     }
     if (S_ISREG(status.st_mode)) return add_file(folder, path, name, facts, 0);
     return special(path, status.st_mode);
@@ -252,9 +258,15 @@ class Walker {
             "import a smaller folder; links to folders are followed and count each time"};
   }
 
-  Status add_folder(std::size_t parent, const std::string& path, const FileFacts& facts) {
+  Status add_folder(std::size_t parent, int folder, const std::string& path, const std::string& name,
+                    const FileFacts& facts, int flags) {
     if (files_.size() + folders_.size() >= kFilesMax) return refuse_too_many();
-    folders_.push_back({path, facts, parent});
+    UniqueFd pending;
+    if (pending_open_ < kPendingOpenMax) {
+      pending = UniqueFd(::openat(folder, name.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC | flags));
+      if (pending.valid()) ++pending_open_;
+    }
+    folders_.push_back({path, facts, parent, std::move(pending)});
     return {};
   }
 
@@ -277,6 +289,7 @@ class Walker {
   UniqueFd root_fd_;
   std::vector<std::string> inside_;  ///< real paths that links may lead into
   std::vector<Folder> folders_;
+  std::size_t pending_open_ = 0;
   std::vector<TreeFile> files_;
 };
 
