@@ -53,7 +53,7 @@ TEST(Json, KeepsTheOrderAndEscapes) {
 TEST(Json, BytesThatAreNotUtf8BecomeText) {
   Json json;
   json.string("a\xff");
-  EXPECT_EQ(json.text(), "\"a\\\\xFF\"");
+  EXPECT_EQ(json.text(), "\"a\\\\xff\"");
 }
 
 TEST(Nearest, FindsWhatWasMeant) {
