@@ -143,9 +143,11 @@ TEST_P(OpLogConformance, AppendsAreNumberedFromOneInOrder) {
 TEST_P(OpLogConformance, RequestIdsAreSixteenBytesAndDiffer) {
   std::set<std::string> ids;
   for (int i = 0; i < 20; ++i) append({put("a", std::to_string(i))});
-  for (const Append& append : *log().read(0, 100)) {
-    EXPECT_EQ(append.request_id.size(), 16U);
-    ids.insert(append.request_id);
+  const auto all = log().read(0, 100);
+  ASSERT_TRUE(all.ok());
+  for (const Append& each : *all) {
+    EXPECT_EQ(each.request_id.size(), 16U);
+    ids.insert(each.request_id);
   }
   EXPECT_EQ(ids.size(), 20U);
 }
