@@ -178,7 +178,7 @@ class Validator {
         return path + ".path: " + quoted(file.path) + " follows " + quoted(manifest_.files[i - 1].path) +
                "; wanted paths sorted and without repetition";
       }
-      if (Problem problem = folder_is_file(path, file.path)) return problem;
+      if (Problem problem = folder_is_file(i)) return problem;
       std::uint64_t total = 0;
       for (std::size_t k = 0; k < file.pieces.size(); ++k) {
         const Piece& piece = file.pieces[k];
@@ -194,14 +194,17 @@ class Validator {
     return {};
   }
 
-  /// A file cannot also be the folder of another one.
-  Problem folder_is_file(const std::string& where, std::string_view path) const {
+  /// A file cannot also be the folder of another one. The file's path sorts before every path below it.
+  Problem folder_is_file(std::size_t index) const {
+    const std::string_view path = manifest_.files[index].path;
+    const std::span<const FileEntry> before(manifest_.files.data(), index);
     for (std::size_t end = path.find('/'); end != std::string_view::npos; end = path.find('/', end + 1)) {
       const std::string_view folder = path.substr(0, end);
-      const auto found = std::ranges::lower_bound(manifest_.files, folder, {},
+      const auto found = std::ranges::lower_bound(before, folder, {},
                                                   [](const FileEntry& file) { return std::string_view(file.path); });
-      if (found != manifest_.files.end() && found->path == folder) {
-        return where + ".path: " + quoted(path) + " lies in a folder of the name of the file " + quoted(folder);
+      if (found != before.end() && found->path == folder) {
+        return element("files", index) + ".path: " + quoted(path) + " lies in a folder of the name of the file " +
+               quoted(folder);
       }
     }
     return {};

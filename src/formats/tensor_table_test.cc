@@ -1,6 +1,7 @@
 #include "formats/tensor_table.h"
 
 #include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
 
 #include <algorithm>
 #include <array>
@@ -119,6 +120,21 @@ TEST(TensorTable, EqualitySeesEveryFact) {
     other.add(others[i]);
     EXPECT_FALSE(reference == other) << i;
   }
+}
+
+RC_GTEST_PROP(TensorTable, SortAgreesWithSortedStrings, (const std::string& prefix)) {
+  const auto names = *rc::gen::container<std::vector<std::string>>(
+      rc::gen::container<std::string>(rc::gen::elementOf(std::string("ab\0\xFF.", 5))));
+  TensorTable table;
+  std::vector<std::string> wanted;
+  for (const std::string& name : names) {
+    wanted.push_back(prefix + name);
+    table.add(plain(wanted.back()));
+  }
+  table.sort();
+  std::ranges::sort(wanted);
+  RC_ASSERT(table.size() == wanted.size());
+  for (std::size_t i = 0; i < wanted.size(); ++i) RC_ASSERT(table.tensor_id(i) == wanted[i]);
 }
 
 TEST(TensorTableDeathTest, FindInAnUnsortedTableIsAProgrammersError) {

@@ -1,5 +1,5 @@
 // Whatever read_manifest takes is spelt in the one canonical way.
-//
+// rooms: formats hash base
 // rooms: base hash formats
 #include "formats/stored_manifest.h"
 

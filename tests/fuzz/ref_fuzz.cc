@@ -1,4 +1,5 @@
 // Whatever parse_ref takes can be printed and parsed again.
+// rooms: formats hash base
 //
 // rooms: base hash formats
 #include "formats/ref.h"
