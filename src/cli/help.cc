@@ -129,7 +129,8 @@ std::string help_of(const VerbSpec& verb) {
       out += entry(left, std::string(flag.help) + (flag.repeatable ? " (repeatable)" : ""));
     }
   }
-  return out + "\n" + global_flags();
+  out += "\n" + global_flags();
+  return out + "\nEvery other setting is a flag too; `steelyard --help` lists them.\n";
 }
 
 }  // namespace steelyard::cli

@@ -1,5 +1,8 @@
 // import SOURCE [REF]
+#include <sys/stat.h>
+
 #include <algorithm>
+#include <cerrno>
 
 #include "base/units.h"
 #include "base/utf8.h"
@@ -269,7 +272,7 @@ void print_result(Invocation& call, const store::ImportResult& result) {
     std::string line = "imported " + std::to_string(result.files) + " files, " + std::to_string(result.tensors) +
                        " tensors, " + format_size(result.logical_bytes);
     if (result.reused_bytes > 0) line += " (" + format_size(result.reused_bytes) + " of it already stored)";
-    call.out().line(line + " in " + format_duration(static_cast<std::int64_t>(result.seconds * 1000)));
+    call.out().line(line + " in " + format_age(static_cast<std::int64_t>(result.seconds * 1000)));
   }
   call.out().line(ref);
 }
@@ -277,6 +280,11 @@ void print_result(Invocation& call, const store::ImportResult& result) {
 Status run_import(Invocation& call) {
   SY_ASSIGN_OR_RETURN(const store::ImportRequest request, request_of(call));
   if (call.has("--dry-run")) return dry_run(call, request);
+  // A source that is not there must not leave an empty store behind.
+  struct stat info {};
+  if (stat(request.source.c_str(), &info) != 0) {
+    return errno_status(errno, "stat", printable(request.source)).annotate("opening", "the source");
+  }
   SY_ASSIGN_OR_RETURN(const auto store, call.open_store(store::OpenMode::kCreate));
   const WatchSignals signals;
   ProgressPrinter printer(call.runtime(), call.settings());
