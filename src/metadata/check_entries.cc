@@ -35,7 +35,11 @@ class Checker {
   Status check(const Entry& entry, const DecodedEntry& decoded) {
     SY_RETURN_IF_ERROR(std::visit(*this, decoded.body));
     if (decoded.mono_ms) {
-      SY_ASSIGN_OR_RETURN(const EpochState epoch, epoch_of(view_));
+      SY_ASSIGN_OR_RETURN(EpochState epoch, epoch_of(view_));
+      if (const auto* begun = std::get_if<EpochBegun>(&decoded.body)) {
+        epoch = begun->epoch;
+        epoch.last_mono_ms = epoch.begun_mono_ms;
+      }
       if (epoch.ordinal == 0) return corrupt("the instant", "an instant before any epoch");
       if (*decoded.mono_ms < epoch.last_mono_ms) {
         return corrupt("the instant", "instant " + std::to_string(*decoded.mono_ms) + " is before the last one, " +
