@@ -30,7 +30,7 @@ Result<std::unique_ptr<FileWriter>> FileWriter::create(Folder& folder, const std
   constexpr int kFlags = O_WRONLY | O_CREAT | O_EXCL;
   int opened = folder.open("tier.open_tmp", relative, kFlags, 0444);
   if (opened == -ENOENT) {
-    for (const std::string& parent : make_parents) SY_RETURN_IF_ERROR(folder.make_folders(parent));
+    for (const std::string& parent : make_parents) SY_RETURN_IF_ERROR(folder.make_folders(parent, bytes));
     opened = folder.open("tier.open_tmp", relative, kFlags, 0444);
   }
   if (opened < 0) return folder.write_failure(-opened, "create", relative, bytes);

@@ -101,12 +101,12 @@ int Folder::remove_folder(const std::string& relative) {
                        [&] { return ::unlinkat(root_.get(), relative.c_str(), AT_REMOVEDIR); });
 }
 
-Status Folder::make_folders(const std::string& relative) {
+Status Folder::make_folders(const std::string& relative, std::uint64_t wanted_bytes) {
   for (std::size_t end = relative.find('/');; end = relative.find('/', end + 1)) {
     const std::string part = relative.substr(0, end);
     const int result =
         call_or_fault(runtime_, "tier.mkdir", [&] { return ::mkdirat(root_.get(), part.c_str(), 0777); });
-    if (result < 0 && result != -EEXIST) return write_failure(-result, "mkdir", part, 0);
+    if (result < 0 && result != -EEXIST) return write_failure(-result, "mkdir", part, wanted_bytes);
     if (end == std::string::npos) return {};
   }
 }
@@ -120,11 +120,11 @@ Status Folder::write_failure(int error_number, std::string_view call, std::strin
   if (error_number == ENOSPC || error_number == EDQUOT || error_number == EFBIG) {
     std::string message(call);
     message.append(" ").append(full(relative)).append(": ").append(std::generic_category().message(error_number));
-    message.append("; wanted ").append(std::to_string(wanted_bytes)).append(" bytes");
+    if (wanted_bytes > 0) message.append("; wanted ").append(std::to_string(wanted_bytes)).append(" bytes");
     struct statvfs filesystem {};
     if (::fstatvfs(root_.get(), &filesystem) == 0) {
       const std::uint64_t free_bytes = std::uint64_t{filesystem.f_bavail} * filesystem.f_frsize;
-      message.append(", ").append(std::to_string(free_bytes)).append(" bytes are free");
+      message.append("; ").append(std::to_string(free_bytes)).append(" bytes are free");
     }
     return {Code::kNoSpace, std::move(message), "free space on that filesystem, then run the same command again"};
   }

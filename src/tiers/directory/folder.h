@@ -57,7 +57,7 @@ class Folder {
   int unlink(const std::string& relative);
   int remove_folder(const std::string& relative);
   /// Makes the folder and its parents. OK when they are there.
-  Status make_folders(const std::string& relative);
+  Status make_folders(const std::string& relative, std::uint64_t wanted_bytes = 0);
   int filesystem(struct statvfs* out);
 
   /// The status for a failed call: NO_SPACE for ENOSPC, EDQUOT and EFBIG, saying how much was wanted and is free.

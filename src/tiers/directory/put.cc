@@ -178,7 +178,7 @@ Result<LinkResult> DirectoryTier::try_link(const ObjectName& name, const Digest&
     result = folder_.link("tier.link_content", entry_path, path);
     if (result == -ENOENT) {
       // The attempt's folder is not there yet, or the entry has just gone.
-      SY_RETURN_IF_ERROR(folder_.make_folders(attempt_path(name.in) + "/p"));
+      SY_RETURN_IF_ERROR(folder_.make_folders(attempt_path(name.in) + "/p", bytes));
       result = folder_.link("tier.link_content", entry_path, path);
     }
     if (result == -ENOENT) return LinkResult::kAbsent;
@@ -242,7 +242,7 @@ Result<PutOutcome> DirectoryTier::publish(FileWriter& writer, const ObjectName& 
   // Step 5.
   int result = folder_.link("tier.link", writer.relative(), path);
   if (result == -ENOENT) {
-    SY_RETURN_IF_ERROR(folder_.make_folders(attempt_path(name.in) + "/p"));
+    SY_RETURN_IF_ERROR(folder_.make_folders(attempt_path(name.in) + "/p", writer.bytes()));
     result = folder_.link("tier.link", writer.relative(), path);
   }
   bool moved = false;

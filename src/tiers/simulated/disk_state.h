@@ -1,0 +1,62 @@
+// What a SimulatedDisk holds. Guarded by its mutex, which is never held across a call that can wait.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tiers/simulated.h"
+
+namespace steelyard::tiers {
+
+struct SimulatedDisk::State {
+  struct Inode {
+    std::vector<std::byte> bytes;
+    bool durable = false;
+  };
+  struct Name {
+    std::shared_ptr<Inode> inode;
+    bool durable = false;
+  };
+  struct Entry {
+    std::shared_ptr<Inode> inode;
+    bool durable = false;
+    std::int64_t changed_at_ms = 0;
+  };
+  struct WaitingContent {
+    ObjectName name;
+    Digest sha256;
+    bool replace = false;
+  };
+  struct Attempt {
+    std::map<ObjectName, Name> objects;
+    std::map<ObjectName, Name> removed;  ///< since the last flush
+    std::optional<std::string> committed;
+    std::set<std::uint64_t> temporaries;
+    std::set<std::string> foreign;
+  };
+
+  std::uint64_t next_random();
+  std::uint64_t random_below(std::uint64_t bound) { return next_random() % bound; }
+  std::uint64_t used_bytes() const;
+  std::shared_ptr<Inode> find(const ObjectName& name) const;
+
+  mutable std::mutex mutex;
+  std::uint64_t random_state = 0;
+  std::uint64_t boot = 1;  ///< raised by each crash
+  std::uint64_t next_temporary = 1;
+  std::uint64_t written_bytes = 0;
+  std::optional<std::uint64_t> capacity_bytes;
+  std::map<AttemptName, Attempt> attempts;
+  std::set<std::string> deleting;
+  std::map<Digest, Entry> content;
+  std::map<std::uint64_t, std::string> catalog;
+  std::set<ObjectName> blocked_removals;
+};
+
+}  // namespace steelyard::tiers
