@@ -286,7 +286,7 @@ void SqliteLog::run_group(Group& group) {
   Status outcome = fill_group(*connection, group, last);
   if (!outcome.ok()) {
     connection->rollback();
-    outcome = not_written(outcome);
+    if (group.front()->body == nullptr) outcome = not_written(outcome);
   } else if (last.sequence == 0 && group.front()->body == nullptr) {
     connection->rollback();  // nothing to write
   } else {
