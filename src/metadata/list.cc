@@ -122,7 +122,7 @@ Result<std::vector<IndexRow>> next_rows(const StateView& view, const Query& quer
     if (!query.state_matches(parsed->availability)) return true;
     rows.push_back({std::string(key), std::string(parsed->revision_key)});
     exhausted = rows.size() < most;
-    return !exhausted;
+    return exhausted;
   }));
   SY_RETURN_IF_ERROR(failed);
   if (!rows.empty()) from = rows.back().key + '\0';

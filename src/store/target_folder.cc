@@ -89,7 +89,10 @@ Result<std::unique_ptr<TargetFolder>> TargetFolder::prepare(Runtime& runtime, co
     return Status(Code::kInvalidArgument, fmt::format("\"{}\" is not a path to materialise to", target));
   }
   if (!path.has_filename() && path.has_parent_path()) path = path.parent_path();  // a trailing slash
-  if (fs::is_symlink(path, error)) path = fs::canonical(path, error);
+  error.clear();
+  // A target that is not there yet is an error to is_symlink().
+  std::error_code absent;
+  if (fs::is_symlink(path, absent)) path = fs::canonical(path, error);
   if (error) return errno_status(error.value(), "resolve", path.native());
 
   std::unique_ptr<TargetFolder> folder(new TargetFolder(runtime, path.native(), force));
