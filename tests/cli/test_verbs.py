@@ -147,7 +147,7 @@ def test_materialize_refuses_what_is_there(steelyard, demo, checkpoint, tmp_path
 def test_code_3_names_what_is_not_there(steelyard, demo, tmp_path):
     assert steelyard.error("inspect", "demo@other", code=3)["code"] == "NOT_FOUND"
     assert steelyard.error("inspect", "demo#2", code=3)["code"] == "NOT_FOUND"
-    assert steelyard.error("lease", "release", "0" * 32, code=(3, 12))["code"] in ("NOT_FOUND", "LEASE_EXPIRED")
+    assert steelyard.error("lease", "renew", "0" * 32, code=(3, 12))["code"] in ("NOT_FOUND", "LEASE_EXPIRED")
     for words in (["inspect", "x"], ["verify", "x"], ["cat", "x", "f"], ["materialize", "x", tmp_path / "o"], ["lease", "list"], ["lease", "acquire", "x", "--holder", "h"]):
         error = steelyard.at(tmp_path / "nowhere").error(*words, code=3)
         assert str(tmp_path / "nowhere") in error["message"], error
