@@ -20,8 +20,8 @@ Result<std::unique_ptr<LeaseGuard>> LeaseGuard::acquire(Context& context, const 
   command.ttl_ms = context.options.lease_ttl_ms;
   command.allow_degraded = allow_degraded;
   command.process = context.runtime.self();
-  SY_ASSIGN_OR_RETURN(const metadata::Answer answer, context.catalog.acquire_lease(command));
-  guard->lease_id_ = answer.lease->lease_id;
+  SY_ASSIGN_OR_RETURN(metadata::Answer answer, context.catalog.acquire_lease(command));
+  guard->lease_id_ = std::move(answer.lease).value().lease_id;
   if (Status status = ensure_committed_marker(context.cold, record); !status.ok()) {
     log_info("the committed marker is missing and could not be written: {}", status.to_string());
   }
