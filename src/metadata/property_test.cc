@@ -1,0 +1,169 @@
+// Random histories: replay, snapshot and order indexes always agree with the state, whatever the commands were.
+#include <random>
+
+#include "metadata/keys.h"
+#include "metadata/test_bench.h"
+
+namespace steelyard::metadata {
+namespace {
+
+class History {
+ public:
+  explicit History(std::uint64_t seed) : random_(seed) {}
+
+  void run(int steps) {
+    for (int i = 0; i < steps; ++i) {
+      step();
+      if (testing::Test::HasFailure()) return;
+    }
+    check_replay();
+    check_section();
+    check_lists();
+  }
+
+ private:
+  std::int64_t pick(std::int64_t below) {
+    return static_cast<std::int64_t>(random_() % static_cast<std::uint64_t>(below));
+  }
+  Identity any() { return identity_of(pick(2) == 0 ? "llama" : "qwen/7b", 1 + pick(3)); }
+  char any_token() { return static_cast<char>('a' + pick(3)); }
+
+  void step() {
+    bench_.advance(pick(4) == 0 ? pick(70'000) : pick(100));
+    if (pick(40) == 0) {
+      bench_.now.epoch = "boot-" + std::to_string(++boot_);
+      bench_.now.mono_ms = pick(1'000);
+    }
+    const Identity identity = any();
+    const RevisionRecord record = bench_.record(identity);
+    const std::uint64_t fence = record.metadata_generation + (pick(8) == 0 ? 1U : 0U);
+    const std::uint32_t attempt = record.import_attempt + (pick(8) == 0 ? 1U : 0U);
+    switch (pick(14)) {
+      case 0:
+      case 1:
+      case 2: {
+        auto command = bench_.begin(identity, any_token());
+        if (pick(3) == 0) command.weight_generation.reset();
+        return apply(command, true);
+      }
+      case 3:
+        return apply(RenewWeightImport{identity, token_of(any_token()), attempt}, false);
+      case 4:
+        return apply(ReleaseWeightImport{identity, token_of(any_token()), attempt}, true);
+      case 5:
+      case 6:
+        return apply(bench_.commit(identity, any_token(), attempt, fence), true);
+      case 7:
+        return apply(
+            AbortWeightImport{identity, pick(2) == 0 ? token_of(any_token()) : "", attempt, fence, pick(3) == 0, {}},
+            true);
+      case 8:
+      case 9: {
+        auto command = bench_.acquire(identity, "holder " + std::to_string(pick(3)), 1'000 + pick(60'000));
+        command.allow_degraded = pick(2) == 0;
+        return apply(command, true);
+      }
+      case 10:
+        return apply(
+            ReconcileRevision{
+                identity, fence, pick(2) == 0 ? DamageReport{} : DamageReport{{"o"}, 1}, Residency::kCold, {}, {}, 0},
+            false);
+      case 11:
+        return apply(DeleteWeightRevision{identity, fence, pick(2) == 0 ? DeleteMode::kRefuse : DeleteMode::kDrain},
+                     true);
+      case 12:
+        return apply(FinishDelete{identity, fence}, true);
+      default:
+        return apply(UpdateWeightPolicy{identity, fence, {Residency::kHot, {}, PolicyMode::kAuto}}, true);
+    }
+  }
+
+  void apply(const Command& command, bool retry) {
+    const Result<Answer> first = bench_.run(command);
+    if (!first.ok()) {
+      EXPECT_NE(first.code(), Code::kInternal) << first.status().to_string();
+      return;
+    }
+    if (!retry) return;
+    const bool numbered =
+        !std::holds_alternative<BeginWeightImport>(command) || std::get<BeginWeightImport>(command).weight_generation;
+    const Result<Answer> second = bench_.run(command);
+    ASSERT_TRUE(second.ok()) << second.status().to_string();
+    if (!numbered) return;
+    EXPECT_EQ(first->record, second->record);
+    EXPECT_TRUE(bench_.last.empty());
+  }
+
+  void check_replay() {
+    MemoryState replayed;
+    for (const auto& [sequence, entries] : bench_.log) {
+      const Status legal = check_entries(replayed, sequence, entries);
+      ASSERT_TRUE(legal.ok()) << legal.to_string();
+      ASSERT_TRUE(replayed.apply(sequence, entries).ok());
+    }
+    EXPECT_EQ(export_canonical(replayed).value(), export_canonical(bench_.state).value());
+  }
+
+  void check_section() {
+    const std::string section = save_section(bench_.state).value();
+    const Result<std::vector<RowChange>> rows = load_section(section);
+    ASSERT_TRUE(rows.ok()) << rows.status().to_string();
+    MemoryState loaded;
+    loaded.reset(bench_.state.sequence(), *rows);
+    EXPECT_EQ(export_canonical(loaded).value(), export_canonical(bench_.state).value());
+    EXPECT_EQ(save_section(loaded).value(), section);
+    for (int i = 0; i < 20; ++i) {
+      std::string bad = section;
+      const auto at = static_cast<std::size_t>(pick(static_cast<std::int64_t>(bad.size())));
+      bad[at] = static_cast<char>(bad[at] ^ (1 << pick(8)));
+      EXPECT_FALSE(load_section(bad).ok());
+      EXPECT_FALSE(load_section(std::string_view(section).substr(0, at)).ok());
+    }
+  }
+
+  void check_lists() {
+    std::vector<RevisionRecord> expected;
+    ASSERT_TRUE(bench_.state
+                    .scan("r", "s", false,
+                          [&](std::string_view, std::string_view value) {
+                            expected.push_back(decode_record(value).value());
+                            return true;
+                          })
+                    .ok());
+    std::sort(expected.begin(), expected.end(), [](const RevisionRecord& a, const RevisionRecord& b) {
+      const auto place = [](const RevisionRecord& r) {
+        return std::tuple(r.committed_seq == 0, r.committed_seq == 0 ? r.begin_seq : r.committed_seq);
+      };
+      return place(a) < place(b);
+    });
+    ListQuery query;
+    query.tenant_id = "default";
+    query.namespace_id = "production";
+    query.all = true;
+    query.limit = static_cast<std::size_t>(1 + pick(3));
+    std::vector<RevisionRecord> found;
+    do {
+      const Result<ListPage> page = list_revisions(bench_.state, query);
+      ASSERT_TRUE(page.ok()) << page.status().to_string();
+      ASSERT_FALSE(page->records.empty() && !found.empty()) << "an empty page follows";
+      found.insert(found.end(), page->records.begin(), page->records.end());
+      query.page_token = page->next_page_token;
+    } while (!query.page_token.empty());
+    EXPECT_EQ(found, expected);
+  }
+
+  std::mt19937_64 random_;
+  TestBench bench_;
+  int boot_ = 0;
+};
+
+TEST(Property, RandomHistories) {
+  for (std::uint64_t seed = 1; seed <= 150; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    History(seed).run(120);
+    if (HasFailure()) return;
+  }
+}
+
+}  // namespace
+}  // namespace steelyard::metadata
