@@ -27,9 +27,9 @@ std::size_t widest_dimension(std::span<const FragmentEntry> fragments) {
   std::vector<std::int64_t> offsets(fragments.size());
   for (std::size_t k = 0; k < fragments[0].global_offset.size(); ++k) {
     std::ranges::transform(fragments, offsets.begin(), [&](const FragmentEntry& f) { return begin_of(f, k); });
-    std::ranges::sort(offsets);
-    const auto distinct = static_cast<std::size_t>(offsets.end() - offsets.begin() -
-                                                   static_cast<std::ptrdiff_t>(std::ranges::unique(offsets).size()));
+    std::sort(offsets.begin(), offsets.end());
+    std::size_t distinct = 1;
+    for (std::size_t i = 1; i < offsets.size(); ++i) distinct += offsets[i] != offsets[i - 1] ? 1 : 0;
     if (distinct > most) {
       most = distinct;
       widest = k;

@@ -1,6 +1,8 @@
 // Whatever read_manifest takes is spelt in the one canonical way.
-// rooms: formats hash base
 // rooms: base hash formats
+#include <cstddef>
+#include <string_view>
+
 #include "formats/stored_manifest.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t size) {

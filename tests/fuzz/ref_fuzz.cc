@@ -1,7 +1,9 @@
 // Whatever parse_ref takes can be printed and parsed again.
-// rooms: formats hash base
 //
 // rooms: base hash formats
+#include <cstddef>
+#include <string_view>
+
 #include "formats/ref.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t size) {
