@@ -83,8 +83,9 @@ def test_an_interrupted_materialise_leaves_nothing(steelyard, source, tmp_path, 
 
 def test_a_quick_verb_ends_by_the_first_signal(steelyard, source):
     steelyard("import", source, "demo")
-    process = start_and_stop(steelyard, "log.close", "list")
+    process = start_and_stop(steelyard, "log.turn", "lease", "acquire", "demo", "--holder", "h")
     process.send_signal(signal.SIGINT)
     process.send_signal(signal.SIGCONT)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130 and b"interrupted" in err
+    assert steelyard.json("lease", "list")["leases"] == []

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import tempfile
+from pathlib import Path
 
 import pytest
 
 from lib.checkpoints import lfs_pointer, make_checkpoint, make_hub_cache, tree_digests, write_file
+from lib.runner import Steelyard, binary
+from lib.waiting import wait_until
 
 
 @pytest.fixture
@@ -191,18 +196,42 @@ def test_code_8_of_a_full_disk(steelyard, demo):
             assert "No space left" in result.stderr and "standard output" in result.stderr
 
 
-def test_code_9_without_permission(steelyard, demo, unprivileged, tmp_path):
-    private = tmp_path / "private.toml"
+@pytest.fixture
+def shared(steelyard, unprivileged):
+    """A runner whose store lies where every user can enter, and a folder beside it in which everybody may write."""
+    with tempfile.TemporaryDirectory(prefix="steelyard-test-") as folder:
+        os.chmod(folder, 0o755)
+        runner = Steelyard(Path(folder) / "store", Path(folder) / "home")
+        if subprocess.run([str(binary()), "--version"], capture_output=True, **unprivileged).returncode != 0:
+            pytest.skip("another user cannot run the program where it lies")
+        (Path(folder) / "out").mkdir()
+        os.chmod(Path(folder) / "out", 0o777)
+        yield runner
+
+
+def test_a_user_who_may_only_read(shared, checkpoint, unprivileged):
+    shared("import", checkpoint, "demo")
+    if not unprivileged:
+        for path in [shared.store, *shared.store.rglob("*")]:
+            path.chmod(path.stat().st_mode & ~0o222)
+    out = shared.home.parent / "out"
+    before = tree_digests(shared.store)
+    assert shared.json("inspect", "demo", **unprivileged)["read_only"] is True
+    assert shared("-q", "list", **unprivileged).lines == ["demo@main#1"]
+    assert shared("verify", "demo", **unprivileged).last == "ok"
+    assert shared("cat", "demo", "config.json", **unprivileged).stdout_bytes == (checkpoint / "config.json").read_bytes()
+    shared("materialize", "demo", out / "copy", **unprivileged)
+    assert tree_digests(out / "copy") == tree_digests(checkpoint)
+    for words in (["lease", "acquire", "demo", "--holder", "h"], ["import", checkpoint / "config.json", "--allow-empty"]):
+        assert shared.run("--json", *words, **unprivileged).code == 9, words
+    assert tree_digests(shared.store) == before
+
+
+def test_code_9_of_a_config_file(shared, unprivileged):
+    private = shared.home / "private.toml"
     private.write_text("jobs = 1\n")
     private.chmod(0)
-    if unprivileged:
-        os.chmod(tmp_path, 0o755)
-        pytest.importorskip("pwd")
-        steelyard.home.chmod(0o755)
-    for parent in list(tmp_path.parents)[:3]:
-        if not os.stat(parent).st_mode & 0o001 and unprivileged:
-            pytest.skip(f"another user cannot enter {parent}")
-    error = steelyard.error("--config", private, "list", code=9, **unprivileged)
+    error = shared.error("--config", private, "list", code=9, **unprivileged)
     assert error["code"] == "UNAUTHORIZED" and str(private) in error["message"]
 
 
@@ -211,8 +240,6 @@ def test_code_12_of_a_lease_that_ended(steelyard, demo):
 
     def expired() -> bool:
         return steelyard.json("lease", "list")["leases"] == []
-
-    from lib.waiting import wait_until
 
     wait_until(expired)
     assert steelyard.error("lease", "renew", lease, code=(3, 12))["code"] in ("LEASE_EXPIRED", "NOT_FOUND")
