@@ -101,13 +101,14 @@ Result<StoreParts> create_new(Runtime& runtime, const StoreOptions& options, con
   cold.store_id = runtime.random_hex(16);
   cold.create = true;
   cold.medium = options.cold_medium;
-  // Another process may make the same store now: whoever comes second finds the id of the first.
-  if (auto made = tiers::open_directory(runtime, cold); !made.ok() && made.code() != Code::kConflict) {
-    return std::move(made).status();
-  }
+  // Another process may make the same store now, or one was killed before it made the catalog: whoever comes second
+  // finds the id of the first and goes on with it.
+  auto made = tiers::open_directory(runtime, cold);
+  auto store_id = tiers::directory_store_id(paths.cold);
+  if (!store_id.ok()) return made.ok() ? std::move(store_id).status() : std::move(made).status();
+  if (!made.ok() && *store_id == cold.store_id) return std::move(made).status();
   SY_POINT(runtime, "store.after_cold_created");
-  SY_ASSIGN_OR_RETURN(std::string store_id, tiers::directory_store_id(paths.cold));
-  return open_existing(runtime, options, paths, false, true, std::move(store_id));
+  return open_existing(runtime, options, paths, false, true, std::move(store_id).value());
 }
 
 }  // namespace
@@ -123,7 +124,11 @@ Result<StoreParts> open_parts(Runtime& runtime, const StoreOptions& options, Ope
                               paths.cold),
                   "mount or restore the cold tier, or set --cold-path to where it is");
   }
-  if (!has_catalog && id && holds_objects(paths.cold)) return no_catalog(paths);
+  if (!has_catalog && id && holds_objects(paths.cold)) {
+    // The process that makes the store right now puts objects only after its catalog is there: look again.
+    SY_ASSIGN_OR_RETURN(const bool made_meanwhile, exists(paths.catalog));
+    return made_meanwhile ? open_parts(runtime, options, mode) : no_catalog(paths);
+  }
   if (!has_catalog) {
     if (mode != OpenMode::kCreate) return no_store(paths);
     return create_new(runtime, options, paths);
