@@ -38,6 +38,7 @@ def small_disk(request, tmp_path):
         if refused:
             pytest.skip(refused)
         mounted.append(folder)
+        (folder / "filler").touch()
         return folder
 
     yield make
@@ -46,11 +47,11 @@ def small_disk(request, tmp_path):
 
 
 def fill(folder: Path, leave: int) -> Path:
-    """Fills a filesystem but for `leave` bytes."""
+    """Fills a filesystem but for `leave` bytes; the file `filler` is there already."""
     path = folder / "filler"
     free = os.statvfs(folder).f_bavail * os.statvfs(folder).f_frsize
-    with open(path, "wb") as out:
-        remaining = max(0, free - leave)
+    remaining = max(0, free - leave)
+    with open(path, "r+b") as out:
         try:
             while remaining > 0:
                 remaining -= out.write(b"\xaa" * min(remaining, MIB))
