@@ -1,0 +1,236 @@
+#include "catalog/catalog.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "base/limits.h"
+#include "oplog/open.h"
+
+namespace steelyard::catalog {
+namespace {
+
+/// The real runtime with a clock that the test moves, and processes that it declares gone.
+class TestRuntime final : public Runtime {
+ public:
+  std::int64_t mono_ms() override { return mono; }
+  std::int64_t mono_ns() override { return mono * 1'000'000; }
+  std::int64_t wall_ms() override { return 1'700'000'000'000 + mono; }
+  const std::string& epoch() override { return boot; }
+  void fill_random(ByteSpan out) override { real_runtime().fill_random(out); }
+  void sleep_ms(std::int64_t duration_ms) override { mono += duration_ms; }
+  std::unique_ptr<Event> make_event() override { return real_runtime().make_event(); }
+  std::unique_ptr<Task> spawn(std::string_view name, std::function<void()> body) override {
+    return real_runtime().spawn(name, std::move(body));
+  }
+  const ProcessIdentity& self() override { return real_runtime().self(); }
+  bool provably_gone(const ProcessIdentity& process) override { return gone.contains(process.pid); }
+
+  std::int64_t mono = 1'000;
+  std::string boot = "boot-a";
+  std::set<std::int64_t> gone;
+
+ protected:
+  int point_armed(const char* /*name*/) override { return 0; }
+};
+
+/// Says what a test puts into it.
+class TestObserver final : public GroupObserver {
+ public:
+  Result<GroupObservation> observe(const metadata::Identity& /*identity*/, std::uint32_t /*attempt*/) override {
+    ++calls;
+    return found;
+  }
+  GroupObservation found;
+  int calls = 0;
+};
+
+const metadata::Identity kIdentity{{"default", "production", "llama", "main"}, 1};
+
+metadata::BeginWeightImport begin(char token, std::int64_t pid) {
+  metadata::BeginWeightImport command;
+  command.lineage = kIdentity.lineage;
+  command.token = std::string(32, token);
+  command.holder = "host (pid " + std::to_string(pid) + ")";
+  command.process.pid = pid;
+  command.ttl_ms = limits::kWriterTtlMs;
+  return command;
+}
+
+metadata::CommitWeightImport commit(char token, std::uint32_t attempt, std::uint64_t expected) {
+  return {kIdentity,
+          std::string(32, token),
+          attempt,
+          expected,
+          {2, 10, formats::payload_keys_sha256(kIdentity, 2), std::string(64, 'c')}};
+}
+
+GroupObservation whole() {
+  GroupObservation found;
+  found.payload_count = 2;
+  found.logical_bytes = 10;
+  found.payload_keys_sha256 = formats::payload_keys_sha256(kIdentity, 2);
+  found.manifests = 1;
+  found.manifest_sha256 = std::string(64, 'c');
+  found.flushed = true;
+  return found;
+}
+
+struct CatalogTest : testing::Test {
+  TestRuntime runtime;
+  TestObserver observer;
+  std::unique_ptr<oplog::OpLog> log = oplog::open_memory(runtime);
+  Catalog catalog{runtime, *log, observer, {}};
+};
+
+TEST_F(CatalogTest, ImportIsPublishedOnceItsGroupIsWhole) {
+  const auto begun = catalog.begin_weight_import(begin('a', 1));
+  ASSERT_TRUE(begun.ok()) << begun.status().to_string();
+  observer.found = whole();
+  const auto record = catalog.commit_weight_import(commit('a', 1, 1));
+  ASSERT_TRUE(record.ok()) << record.status().to_string();
+  EXPECT_EQ(record->availability, metadata::Availability::kReady);
+  EXPECT_EQ(*catalog.get_weight_revision(kIdentity), *record);
+  EXPECT_EQ(observer.calls, 1);
+  // A retry is answered from the record alone.
+  EXPECT_EQ(*catalog.commit_weight_import(commit('a', 1, 1)), *record);
+  EXPECT_EQ(observer.calls, 1);
+  EXPECT_EQ(decode_committed(encode_committed(*record)).value(), *record);
+}
+
+TEST_F(CatalogTest, EveryDifferenceOfTheGroupIsNamed) {
+  ASSERT_TRUE(catalog.begin_weight_import(begin('a', 1)).ok());
+  const auto refused = [&](auto change, std::string_view named, Code code = Code::kCorrupt) {
+    observer.found = whole();
+    change(observer.found);
+    const Status status = catalog.commit_weight_import(commit('a', 1, 1)).status();
+    EXPECT_EQ(status.code(), code) << status.to_string();
+    EXPECT_NE(status.message().find(named), std::string::npos) << status.message();
+    EXPECT_EQ(catalog.get_weight_revision(kIdentity)->availability, metadata::Availability::kImporting);
+  };
+  refused([](GroupObservation& found) { found.payload_count = 1; }, "payload objects is 1, wanted 2");
+  refused([](GroupObservation& found) { found.logical_bytes = 9; }, "payload bytes is 9, wanted 10");
+  refused([](GroupObservation& found) { found.payload_keys_sha256 = std::string(64, 'd'); }, "payload keys");
+  refused([](GroupObservation& found) { found.manifests = 0; }, "manifests is 0");
+  refused([](GroupObservation& found) { found.manifests = 2; }, "manifests is 2");
+  refused([](GroupObservation& found) { found.manifest_sha256 = std::string(64, 'd'); }, "manifest's SHA-256");
+  refused([](GroupObservation& found) { found.unexpected = {"stray"}; }, "stray");
+  refused([](GroupObservation& found) { found.unreadable = {"payload/00000001"}; }, "payload/00000001");
+  refused([](GroupObservation& found) { found.flushed = false; }, "since the last flush", Code::kDurabilityFailed);
+  observer.found = whole();
+  auto command = commit('a', 1, 1);
+  command.summary.payload_keys_sha256 = std::string(64, 'e');
+  EXPECT_EQ(catalog.commit_weight_import(command).code(), Code::kInvalidArgument);
+}
+
+TEST_F(CatalogTest, CommitThatCannotSucceedDoesNotLook) {
+  EXPECT_EQ(catalog.commit_weight_import(commit('a', 1, 1)).code(), Code::kNotFound);
+  ASSERT_TRUE(catalog.begin_weight_import(begin('a', 1)).ok());
+  EXPECT_EQ(catalog.commit_weight_import(commit('b', 1, 1)).code(), Code::kStaleGeneration);
+  EXPECT_EQ(observer.calls, 0);
+}
+
+TEST_F(CatalogTest, ADeadWriterIsTakenOverAtOnceALiveOneIsBusy) {
+  ASSERT_TRUE(catalog.begin_weight_import(begin('a', 1)).ok());
+  EXPECT_EQ(catalog.begin_weight_import(begin('b', 2)).code(), Code::kBusy);
+  runtime.gone = {1};
+  const auto taken = catalog.begin_weight_import(begin('b', 2));
+  ASSERT_TRUE(taken.ok()) << taken.status().to_string();
+  EXPECT_EQ(taken->record->import_attempt, 2U);
+  EXPECT_EQ(catalog.renew_weight_import({kIdentity, std::string(32, 'a'), 1}).code(), Code::kStaleGeneration);
+  ASSERT_TRUE(catalog.release_weight_import({kIdentity, std::string(32, 'b'), 2}).ok());
+  EXPECT_FALSE((*catalog.get_writer_row(kIdentity))->live);
+  EXPECT_TRUE(catalog.begin_weight_import(begin('c', 3)).ok());
+}
+
+TEST_F(CatalogTest, ANewEpochStandsEvenWhenTheCommandFails) {
+  ASSERT_TRUE(catalog.begin_weight_import(begin('a', 1)).ok());
+  runtime.boot = "boot-b";
+  runtime.mono = 10;
+  EXPECT_EQ(catalog.begin_weight_import(begin('b', 2)).code(), Code::kBusy);
+  // Were the epoch not kept, the token would be armed again by each refusal, and never end.
+  runtime.mono += limits::kWriterTtlMs - 1;
+  EXPECT_EQ(catalog.begin_weight_import(begin('b', 2)).code(), Code::kBusy);
+  runtime.mono += 1;
+  EXPECT_TRUE(catalog.begin_weight_import(begin('b', 2)).ok());
+}
+
+TEST_F(CatalogTest, Leases) {
+  ASSERT_TRUE(catalog.begin_weight_import(begin('a', 1)).ok());
+  observer.found = whole();
+  ASSERT_TRUE(catalog.commit_weight_import(commit('a', 1, 1)).ok());
+  metadata::AcquireLease acquire;
+  acquire.identity = kIdentity;
+  acquire.holder = "reader";
+  acquire.nonce = "1";
+  acquire.ttl_ms = 10'000;
+  const auto answer = catalog.acquire_lease(acquire);
+  ASSERT_TRUE(answer.ok()) << answer.status().to_string();
+  runtime.mono += 4'000;
+  ASSERT_EQ(catalog.list_leases(kIdentity)->size(), 1U);
+  EXPECT_EQ(catalog.list_leases("default", "production")->front().left_ms, 6'000);
+  EXPECT_TRUE(catalog.list_leases("default", "other")->empty());
+  EXPECT_TRUE(catalog.renew_lease({answer->lease->lease_id, 10'000}).ok());
+  EXPECT_TRUE(catalog.release_lease({answer->lease->lease_id}).ok());
+  EXPECT_TRUE(catalog.list_leases(kIdentity)->empty());
+}
+
+TEST_F(CatalogTest, MutationsWaitForTheConfirmationOfStandbysReadsDoNot) {
+  log = oplog::open_memory(runtime, true);
+  Catalog unconfirmed(runtime, *log, observer, {});
+  const Status status = unconfirmed.begin_weight_import(begin('a', 1)).status();
+  EXPECT_EQ(status.code(), Code::kDurabilityFailed);
+  EXPECT_NE(status.hint().find("weight_management_oplog_capability_confirmed"), std::string::npos);
+  EXPECT_EQ(unconfirmed.release_lease({std::string(32, 'a')}).code(), Code::kDurabilityFailed);
+  EXPECT_EQ(unconfirmed.get_weight_revision(kIdentity).code(), Code::kNotFound);
+  metadata::ListQuery query;
+  query.tenant_id = "default";
+  query.namespace_id = "production";
+  EXPECT_TRUE(unconfirmed.list_weight_revisions(query).ok());
+  CatalogOptions options;
+  options.oplog_capability_confirmed = true;
+  Catalog confirmed(runtime, *log, observer, options);
+  EXPECT_TRUE(confirmed.begin_weight_import(begin('a', 1)).ok());
+}
+
+TEST_F(CatalogTest, SnapshotsByLengthAndAFailedCopyOnlyLogs) {
+  std::vector<std::uint64_t> copies;
+  CatalogOptions options;
+  options.snapshot_every = 10;
+  options.on_snapshot = [&](std::uint64_t sequence, const std::string& bytes) -> Status {
+    EXPECT_EQ(oplog::decode_snapshot(bytes)->sequence, sequence);
+    copies.push_back(sequence);
+    return {Code::kNoSpace, "full"};
+  };
+  Catalog snapshotting(runtime, *log, observer, options);
+  ASSERT_TRUE(snapshotting.begin_weight_import(begin('a', 1)).ok());
+  for (int i = 0; i < 50; ++i) {
+    runtime.mono += 1;
+    ASSERT_TRUE(snapshotting.renew_weight_import({kIdentity, std::string(32, 'a'), 1}).ok());
+  }
+  EXPECT_GE(copies.size(), 4U);
+  EXPECT_LE(copies.size(), 6U);
+  EXPECT_LE(*log->length(), 10U);
+  EXPECT_TRUE(snapshotting.get_weight_revision(kIdentity).ok());
+}
+
+TEST(Committed, DamageIsFound) {
+  metadata::RevisionRecord record;
+  EXPECT_EQ(decode_committed("").code(), Code::kCorrupt);
+  TestRuntime runtime;
+  TestObserver observer;
+  observer.found = whole();
+  const auto log = oplog::open_memory(runtime);
+  Catalog catalog(runtime, *log, observer, {});
+  ASSERT_TRUE(catalog.begin_weight_import(begin('a', 1)).ok());
+  const std::string bytes = encode_committed(*catalog.commit_weight_import(commit('a', 1, 1)));
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    std::string bad = bytes;
+    bad[i] = static_cast<char>(bad[i] ^ 1);
+    EXPECT_FALSE(decode_committed(bad).ok()) << i;
+    EXPECT_FALSE(decode_committed(std::string_view(bytes).substr(0, i)).ok()) << i;
+  }
+}
+
+}  // namespace
+}  // namespace steelyard::catalog
