@@ -51,6 +51,9 @@ def test_an_interrupted_import(steelyard, source, number, code, json_mode):
     assert steelyard.json("list")["revisions"] == []
     (revision,) = steelyard.json("list", "--all")["revisions"]
     assert revision["availability"] == "IMPORTING" and revision["committed_seq"] is None
+    assert steelyard.json("inspect", "demo#1")["manifest"] is None
+    assert "IMPORTING" in steelyard.error("cat", "demo#1", "config.json", code=11)["message"]
+    assert "IMPORTING" in steelyard.error("inspect", "demo", code=3)["message"]
     # The token was given back: the same command need not wait, and goes on under the same generation.
     assert steelyard("import", source, "demo").last == "demo@main#1"
 
@@ -89,3 +92,24 @@ def test_a_quick_verb_ends_by_the_first_signal(steelyard, source):
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130 and b"interrupted" in err
     assert steelyard.json("lease", "list")["leases"] == []
+
+
+def test_a_live_writer_is_busy_and_a_dead_one_is_not(steelyard, source):
+    process = start_and_stop(steelyard, "import.after_begin", "import", source, "demo")
+    error = steelyard.error("import", source, "demo", code=6)
+    assert error["code"] == "BUSY" and f"pid {process.pid}" in error["message"] + error["hint"]
+    assert error["hint"]
+    process.kill()
+    process.communicate()
+    revision = steelyard.json("import", source, "demo")["revision"]
+    assert (revision["ref"], revision["import_attempt"]) == ("demo@main#1", 2)
+
+
+def test_waiting_for_a_writer(steelyard, source):
+    process = start_and_stop(steelyard, "import.after_begin", "import", source, "demo")
+    waiting = steelyard.start("import", source, "demo", "--wait", "1m")
+    process.send_signal(signal.SIGCONT)
+    assert process.communicate(timeout=60)[0].decode().splitlines()[-1] == "demo@main#1"
+    out, err = waiting.communicate(timeout=60)
+    assert waiting.returncode == 0, err
+    assert out.decode().splitlines()[-1] == "demo@main#2"
