@@ -176,8 +176,8 @@ TEST_F(CatalogTest, Leases) {
 }
 
 TEST_F(CatalogTest, MutationsWaitForTheConfirmationOfStandbysReadsDoNot) {
-  log = oplog::open_memory(runtime, true);
-  Catalog unconfirmed(runtime, *log, observer, {});
+  const auto gated = oplog::open_memory(runtime, true);
+  Catalog unconfirmed(runtime, *gated, observer, {});
   const Status status = unconfirmed.begin_weight_import(begin('a', 1)).status();
   EXPECT_EQ(status.code(), Code::kDurabilityFailed);
   EXPECT_NE(status.hint().find("weight_management_oplog_capability_confirmed"), std::string::npos);
@@ -189,8 +189,49 @@ TEST_F(CatalogTest, MutationsWaitForTheConfirmationOfStandbysReadsDoNot) {
   EXPECT_TRUE(unconfirmed.list_weight_revisions(query).ok());
   CatalogOptions options;
   options.oplog_capability_confirmed = true;
-  Catalog confirmed(runtime, *log, observer, options);
+  Catalog confirmed(runtime, *gated, observer, options);
   EXPECT_TRUE(confirmed.begin_weight_import(begin('a', 1)).ok());
+}
+
+/// What a log answers that was opened without write permission.
+class ReadOnlyLog final : public oplog::OpLog {
+ public:
+  explicit ReadOnlyLog(oplog::OpLog& log) : log_(log) {}
+  Result<std::uint64_t> write(const Prepare& /*prepare*/) override { return refuse(); }
+  Status view(const std::function<Status(const metadata::StateView&)>& read) override { return log_.view(read); }
+  Result<std::vector<oplog::Append>> read(std::uint64_t after, std::size_t limit) override {
+    return log_.read(after, limit);
+  }
+  Result<bool> watch(std::uint64_t after, std::int64_t deadline) override { return log_.watch(after, deadline); }
+  Result<std::uint64_t> save_snapshot() override { return refuse(); }
+  Result<std::string> newest_snapshot() override { return log_.newest_snapshot(); }
+  Status trim(std::uint64_t /*sequence*/) override { return refuse(); }
+  Result<std::uint64_t> length() override { return log_.length(); }
+  Status restore(const oplog::Snapshot& /*snapshot*/) override { return refuse(); }
+  oplog::Capabilities capabilities() const override {
+    oplog::Capabilities can = log_.capabilities();
+    can.read_only = true;
+    return can;
+  }
+
+ private:
+  static Status refuse() { return {Code::kInternal, "the catalog wrote to a read-only log"}; }
+  oplog::OpLog& log_;
+};
+
+TEST_F(CatalogTest, ReadOnlyAnswersReadsAndRefusesMutations) {
+  ASSERT_TRUE(catalog.begin_weight_import(begin('a', 1)).ok());
+  ReadOnlyLog read_only(*log);
+  Catalog reader(runtime, read_only, observer, {});
+  EXPECT_TRUE(reader.get_weight_revision(kIdentity).ok());
+  EXPECT_EQ(reader.list_lineage(kIdentity.lineage)->size(), 1U);
+  for (const Status& status :
+       {reader.begin_weight_import(begin('b', 2)).status(), reader.commit_weight_import(commit('a', 1, 1)).status(),
+        reader.release_lease({std::string(32, 'a')}), reader.acquire_lease({}).status(),
+        reader.renew_weight_import({kIdentity, std::string(32, 'a'), 1}).status()}) {
+    EXPECT_EQ(status.code(), Code::kUnauthorized);
+    EXPECT_NE(status.message().find("read-only"), std::string::npos);
+  }
 }
 
 TEST_F(CatalogTest, SnapshotsByLengthAndAFailedCopyOnlyLogs) {
