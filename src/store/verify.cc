@@ -100,6 +100,14 @@ class Verification {
   }
   std::size_t missing_objects() const { return missing_; }
 
+  /// Takes damaged bytes out of the content index, so that no later import links them.
+  void stop_sharing_damage() {
+    for (const std::uint32_t object : damaged_) {
+      const Digest& sha256 = manifest_.objects[object].sha256;
+      context_.cold.remove_content(sha256).ignore("the damage is recorded in any case");
+    }
+  }
+
  private:
   std::uint64_t total_bytes() const {
     std::uint64_t total = 0;
@@ -229,6 +237,7 @@ Result<VerifyReport> run_verify(Context& context, const Selector& selector, Obse
     report.checked_objects = manifest->objects.size() + 1;
     report.checked_bytes = manifest->logical_bytes();
     damaged = verification.damaged_keys();
+    if (!context.read_only) verification.stop_sharing_damage();
     all_missing = !manifest->objects.empty() && verification.missing_objects() == manifest->objects.size();
   } else if (manifest.code() == Code::kCorrupt) {
     report.checked_objects = 1;
