@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 #include <variant>
+#include <vector>
 
 #include "base/status.h"
 #include "metadata/state.h"
@@ -67,6 +68,9 @@ struct DecodedEntry {
 
 /// "RevisionPut", ... for messages.
 std::string_view name_of(const EntryBody& body);
+
+/// The rows that a checked entry's body stands for; changes_of() without the bytes.
+std::vector<RowChange> rows_of(const EntryBody& body);
 
 Entry encode_entry(const DecodedEntry& entry);
 /// Checks form and every value (validate.h). CORRUPT; UNAVAILABLE for what a newer version wrote.

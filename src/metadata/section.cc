@@ -24,45 +24,54 @@ constexpr std::string_view kTables = "aelmrtuw";
 Status corrupt(const std::string& why) { return {Code::kCorrupt, "snapshot section weight_metadata: " + why}; }
 
 /// The rows that a value of `table` stands for; checks form and value.
-Result<std::vector<RowChange>> rows_of(char table, std::string_view value) {
-  const auto through_entry = [](EntryBody body) { return changes_of(encode_entry({std::move(body), std::nullopt})); };
+Result<std::vector<RowChange>> load_row(char table, std::string_view value) {
   // A value that is not in its only form would not be found again byte for byte.
+  const auto checked = [](const Status& status) {
+    return status.ok() ? Status() : Status(Code::kCorrupt, status.message());
+  };
   const auto same = [&](const std::string& again) { return again == value; };
   switch (table) {
     case keys::kRevision: {
       SY_ASSIGN_OR_RETURN(RevisionRecord record, decode_record(value));
       if (!same(encode_record(record))) break;
-      return through_entry(RevisionPut{std::move(record)});
+      SY_RETURN_IF_ERROR(checked(validate(record)));
+      return rows_of(RevisionPut{std::move(record)});
     }
     case keys::kWriter: {
       SY_ASSIGN_OR_RETURN(Writer writer, decode_writer(value));
       if (!same(encode_writer(writer))) break;
-      return through_entry(WriterPut{std::move(writer)});
+      SY_RETURN_IF_ERROR(checked(validate(writer)));
+      return rows_of(WriterPut{std::move(writer)});
     }
     case keys::kLease: {
       SY_ASSIGN_OR_RETURN(Lease lease, decode_lease(value));
       if (!same(encode_lease(lease))) break;
-      return through_entry(LeasePut{std::move(lease)});
+      SY_RETURN_IF_ERROR(checked(validate(lease)));
+      return rows_of(LeasePut{std::move(lease)});
     }
     case keys::kWatermark: {
       SY_ASSIGN_OR_RETURN(Watermark watermark, decode_watermark(value));
       if (!same(encode_watermark(watermark))) break;
-      return through_entry(WatermarkPut{std::move(watermark)});
+      SY_RETURN_IF_ERROR(checked(validate(watermark)));
+      return rows_of(WatermarkPut{std::move(watermark)});
     }
     case keys::kRunner: {
       SY_ASSIGN_OR_RETURN(Runner runner, decode_runner(value));
       if (!same(encode_runner(runner))) break;
-      return through_entry(RunnerPut{std::move(runner)});
+      SY_RETURN_IF_ERROR(checked(validate(runner)));
+      return rows_of(RunnerPut{std::move(runner)});
     }
     case keys::kAccess: {
       SY_ASSIGN_OR_RETURN(Access access, decode_access(value));
       if (!same(encode_access(access))) break;
-      return through_entry(AccessPut{std::move(access)});
+      SY_RETURN_IF_ERROR(checked(validate(access)));
+      return rows_of(AccessPut{std::move(access)});
     }
     case keys::kEpoch: {
       SY_ASSIGN_OR_RETURN(EpochState epoch, decode_epoch(value));
       if (!same(encode_epoch(epoch))) break;
-      return through_entry(EpochBegun{std::move(epoch)});
+      SY_RETURN_IF_ERROR(checked(validate(epoch)));
+      return rows_of(EpochBegun{std::move(epoch)});
     }
     case keys::kLastInstant: {
       const auto instant = keys::parse_be64(value);
@@ -183,7 +192,7 @@ Result<std::vector<RowChange>> load_section(std::string_view section) {
     const char table = rest.front();
     rest.remove_prefix(5);
     if (rest.size() < bytes) return corrupt("a row is cut short");
-    Result<std::vector<RowChange>> derived = rows_of(table, rest.substr(0, bytes));
+    Result<std::vector<RowChange>> derived = load_row(table, rest.substr(0, bytes));
     if (!derived.ok()) return std::move(derived).status().annotate("loading snapshot section", kSnapshotSection);
     rest.remove_prefix(bytes);
     if (derived->front().key <= last_key) return corrupt("its rows are not in order");

@@ -86,8 +86,6 @@ class Changes {
   }
   void operator()(const AccessRemoved& body) { remove(keys::of(keys::kAccess, body.identity)); }
 
-  void instant(std::int64_t mono_ms) { put(keys::last_instant(), keys::be64(static_cast<std::uint64_t>(mono_ms))); }
-
   std::vector<RowChange> take() { return std::move(rows_); }
 
  private:
@@ -104,12 +102,19 @@ void append_framed(std::string& out, std::string_view bytes) {
 
 }  // namespace
 
+std::vector<RowChange> rows_of(const EntryBody& body) {
+  Changes changes;
+  std::visit(changes, body);
+  return changes.take();
+}
+
 Result<std::vector<RowChange>> changes_of(const Entry& entry) {
   SY_ASSIGN_OR_RETURN(const DecodedEntry decoded, decode_entry(entry));
-  Changes changes;
-  std::visit(changes, decoded.body);
-  if (decoded.mono_ms) changes.instant(*decoded.mono_ms);
-  return changes.take();
+  std::vector<RowChange> rows = rows_of(decoded.body);
+  if (decoded.mono_ms) {
+    rows.push_back({keys::last_instant(), keys::be64(static_cast<std::uint64_t>(*decoded.mono_ms))});
+  }
+  return rows;
 }
 
 Result<std::string> export_canonical(const StateView& view) {
