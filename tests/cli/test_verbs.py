@@ -273,3 +273,12 @@ def test_a_table_fits_and_colours_are_for_terminals(steelyard, tmp_path):
     steelyard("import", source, long)
     assert f"{long}@main#1" in steelyard("list").stdout, "nothing is cut where it is no terminal"
     assert "\x1b" not in steelyard("nonsense", code=2).stderr
+
+
+def test_many_at_once_make_one_store(steelyard, tmp_path):
+    source = make_checkpoint(tmp_path / "m", shards=1)
+    running = [steelyard.start("import", source, f"r{number}") for number in range(8)]
+    for process in running:
+        _, err = process.communicate(timeout=120)
+        assert process.returncode == 0, err.decode()
+    assert sorted(steelyard("-q", "list").lines) == [f"r{number}@main#1" for number in range(8)]
