@@ -71,18 +71,21 @@ def groups_folder(store: Path) -> Path:
     return found[0]
 
 
-def assert_no_strays(store: Path, payload_objects: int | None = None) -> None:
-    """Each group has one committed attempt and nothing else; each content entry belongs to an object."""
+def assert_no_strays(store: Path, payload_objects: int | None = None, cleaned_up: bool = True) -> None:
+    """Each group has one committed attempt and nothing else; each content entry belongs to an object.
+
+    `cleaned_up` False: a process may have been killed after its commit, before it removed older attempts and temporary files.
+    """
     groups = groups_folder(store)
     objects: set[int] = set()
     count = 0
     for group in groups.glob("*/*"):
-        attempts = sorted(path.name for path in group.iterdir())
-        assert len(attempts) == 1, f"{group}: {attempts}"
-        attempt = group / attempts[0]
+        attempts = sorted(group.iterdir(), key=lambda path: int(path.name))
+        assert len(attempts) == 1 or not cleaned_up, f"{group}: {attempts}"
+        attempt = attempts[-1]
         names = {path.name for path in attempt.iterdir() if not path.name.startswith("index-")}
         assert names - {"tmp"} == {"manifest", "committed", "p"}, f"{attempt}: {sorted(names)}"
-        assert not (attempt / "tmp").exists() or not list((attempt / "tmp").iterdir()), f"temporary files in {attempt}"
+        assert not cleaned_up or not (attempt / "tmp").exists() or not list((attempt / "tmp").iterdir()), f"temporary files in {attempt}"
         for path in (attempt / "p").iterdir():
             assert re.fullmatch(r"\d{8}", path.name), path
             objects.add(path.stat().st_ino)
