@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import signal
@@ -51,13 +52,13 @@ def fill(folder: Path, leave: int) -> Path:
     path = folder / "filler"
     free = os.statvfs(folder).f_bavail * os.statvfs(folder).f_frsize
     remaining = max(0, free - leave)
-    with open(path, "r+b") as out:
-        try:
+    try:
+        with open(path, "r+b", buffering=0) as out:
             while remaining > 0:
                 remaining -= out.write(b"\xaa" * min(remaining, MIB))
-                out.flush()
-        except OSError:
-            pass
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
     return path
 
 
