@@ -34,6 +34,8 @@ function(sy_room name)
   if(SY_TESTS AND tests)
     add_executable(${name}_test ${tests})
     target_link_libraries(${name}_test PRIVATE steelyard_flags steelyard_${name} ${ARG_LIBS} ${ARG_TEST_LIBS} GTest::gtest_main GTest::gmock)
+    # Where tests find tests/golden and tests/scenarios; __FILE__ may be relative.
+    target_compile_definitions(${name}_test PRIVATE SY_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
     add_test(NAME ${name}_test COMMAND ${name}_test)
     set_tests_properties(${name}_test PROPERTIES LABELS unit)
   endif()

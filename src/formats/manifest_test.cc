@@ -16,8 +16,7 @@ namespace steelyard::formats {
 namespace {
 
 std::string golden() {
-  const std::string path = __FILE__;
-  std::ifstream in(path.substr(0, path.rfind("src/formats/")) + "tests/golden/manifest-v1.json", std::ios::binary);
+  std::ifstream in(SY_SOURCE_DIR "/tests/golden/manifest-v1.json", std::ios::binary);
   std::ostringstream text;
   text << in.rdbuf();
   return text.str();

@@ -29,8 +29,7 @@ Result<SafetensorsHeader> parse_file(std::string_view file, std::uint64_t limit 
 std::vector<std::int64_t> shape_of(const TensorRow& row) { return {row.shape.begin(), row.shape.end()}; }
 
 TEST(SafetensorsAttacks, EachIsRefusedByItsName) {
-  const std::filesystem::path folder =
-      std::filesystem::path(__FILE__).parent_path() / "../../tests/golden/safetensors-attacks";
+  const std::filesystem::path folder = SY_SOURCE_DIR "/tests/golden/safetensors-attacks";
   std::ifstream table(folder / "expected.tsv");
   std::size_t attacks = 0;
   for (std::string line; std::getline(table, line); ++attacks) {

@@ -9,7 +9,6 @@ namespace {
 
 using formats::FileKind;
 using formats::Piece;
-using formats::Run;
 using limits::kMiB;
 
 formats::PlannedFile plain_file(const std::string& path, std::uint64_t bytes) {
@@ -38,7 +37,7 @@ TEST(ImportLayout, WeightFileIsAHeaderRunAndADataRun) {
   formats::CheckpointPlan plan = plan_of(std::move(files));
   const ImportLayout layout = lay_out(plan, kMiB).value();
 
-  EXPECT_EQ(layout.runs, (std::vector<Run>{{72, kMiB, 0, 1}, {2 * kMiB + 5, kMiB, 1, 3}}));
+  EXPECT_EQ(layout.runs, (std::vector<formats::Run>{{72, kMiB, 0, 1}, {2 * kMiB + 5, kMiB, 1, 3}}));
   EXPECT_EQ(layout.pieces[0], (std::vector<Piece>{{0, 0, 72}, {1, 0, 2 * kMiB + 5}}));
   ASSERT_EQ(layout.objects.size(), 4U);
   EXPECT_EQ(layout.objects[3].file_offset, 72 + 2 * kMiB);
