@@ -214,7 +214,7 @@ class Planner {
     // Indexes first: a missing shard is better known before the others are read.
     for (const SourceFile& file : chosen_) {
       if (!is_safetensors_file(file.path)) continue;
-      ComponentFile member{file.path, file.bytes, {}, true, false, {}};
+      ComponentFile member{.path = file.path, .bytes = file.bytes, .header = {}, .why_dropped = {}};
       SY_ASSIGN_OR_RETURN(member.header, read_header(file));
       components[std::string(folder_of(file.path))].files.push_back(std::move(member));
     }

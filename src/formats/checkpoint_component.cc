@@ -9,6 +9,7 @@
 
 #include "base/utf8.h"
 #include "formats/checkpoint_files.h"
+#include "formats/checkpoint_variants.h"
 
 namespace steelyard::formats {
 namespace {
@@ -54,6 +55,10 @@ class Settler {
       : component_(component), keep_doubles_(keep_doubles), absent_(absent) {}
 
   Status settle() {
+    set_variants_aside(component_);
+    for (const CheckpointIndex& index : component_.variant_indexes) {
+      if (shards_present(index) != 0) SY_RETURN_IF_ERROR(check_presence(index));
+    }
     SY_RETURN_IF_ERROR(choose_indexes());
     for (const CheckpointIndex* index : chosen_) SY_RETURN_IF_ERROR(check_presence(*index));
     if (!chosen_.empty()) {
@@ -252,7 +257,7 @@ class Settler {
 
   void judge_strays() {
     for (ComponentFile& file : component_.files) {
-      if (is_named(base_of(file.path))) continue;
+      if (file.variant || is_named(base_of(file.path))) continue;
       const TensorTable& table = file.header.tensors;
       const std::string* shard = nullptr;
       for (std::size_t i = 0; i < table.size() && shard == nullptr; ++i) shard = placed_in(table.tensor_id(i));
@@ -283,14 +288,10 @@ class Settler {
 
   /// Without an index, consolidated files give way to the shards beside them.
   void drop_consolidated_double() {
-    if (holders().size() < 2) return;
-    const auto consolidated = [](const ComponentFile& file) { return is_consolidated(file.path); };
-    if (std::ranges::none_of(component_.files, consolidated) || std::ranges::all_of(component_.files, consolidated)) {
-      return;
-    }
     std::vector<ComponentFile*> others;
     std::vector<ComponentFile*> doubtful;
-    for (ComponentFile& file : component_.files) (consolidated(file) ? doubtful : others).push_back(&file);
+    for (ComponentFile* file : holders()) (is_consolidated(file->path) ? doubtful : others).push_back(file);
+    if (others.empty() || doubtful.empty()) return;
     const JoinedNames names(others);
     const NameIndex by_name(names.size(), names);
     const ComponentFile* same = nullptr;

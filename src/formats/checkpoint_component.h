@@ -20,6 +20,7 @@ struct ComponentFile {
   std::uint64_t bytes = 0;
   SafetensorsHeader header;
   bool has_tensors = true;  ///< false: kept as bytes, its tensors are not the checkpoint's
+  bool variant = false;     ///< a double by its name: `model.fp16.safetensors` beside `model.safetensors`
   bool dropped = false;     ///< a double: not taken
   std::string why_dropped;
 };
@@ -28,6 +29,7 @@ struct Component {
   std::string folder;  ///< "" for the root
   std::vector<ComponentFile> files;
   std::vector<CheckpointIndex> indexes;
+  std::vector<CheckpointIndex> variant_indexes;  ///< of files that are variants; they place no tensor
   std::vector<SkippedFile> skipped_indexes;
   std::vector<std::string> warnings;
 

@@ -44,6 +44,26 @@ bool match_class(std::string_view pattern, std::string_view character, std::size
   return matched != negated;
 }
 
+/// `model.safetensors.index.fp16.json`.
+struct IndexName {
+  std::string_view stem;     ///< `model`
+  std::string_view variant;  ///< `fp16`, empty without one
+};
+
+std::optional<IndexName> parse_index_name(std::string_view base) {
+  constexpr std::string_view kIndex = ".safetensors.index.";
+  constexpr std::string_view kJson = "json";
+  const std::size_t at = base.rfind(kIndex);
+  if (at == std::string_view::npos || at == 0 || !base.ends_with(kJson)) return std::nullopt;
+  std::string_view variant = base.substr(at + kIndex.size());
+  variant.remove_suffix(kJson.size());
+  if (variant.empty()) return IndexName{base.substr(0, at), {}};
+  // What is left is `fp16.`: one part, not empty.
+  if (variant.find('.') != variant.size() - 1 || variant.size() < 2) return std::nullopt;
+  variant.remove_suffix(1);
+  return IndexName{base.substr(0, at), variant};
+}
+
 std::optional<std::uint64_t> number_of(std::string_view digits) {
   if (digits.empty() || digits.size() > 9) return std::nullopt;
   std::uint64_t value = 0;
@@ -71,7 +91,7 @@ bool is_weight_file(std::string_view path) {
 
 bool is_safetensors_file(std::string_view path) { return has_suffix(path, ".safetensors"); }
 
-bool is_safetensors_index(std::string_view path) { return has_suffix(path, ".safetensors.index.json"); }
+bool is_safetensors_index(std::string_view path) { return parse_index_name(base_of(path)).has_value(); }
 
 bool is_never_imported(std::string_view path) {
   std::string_view before;
@@ -149,15 +169,14 @@ bool glob_match(std::string_view pattern, std::string_view path) {
 
 std::optional<ShardName> parse_shard_name(std::string_view base) {
   ShardName name;
-  const std::size_t dot = base.rfind('.');
+  constexpr std::string_view kOf = "-of-";
+  const std::size_t of = base.rfind(kOf);
+  if (of == std::string_view::npos) return std::nullopt;
+  const std::size_t dot = base.find('.', of);
   if (dot == std::string_view::npos) return std::nullopt;
   name.suffix = base.substr(dot);
-  std::string_view stem = base.substr(0, dot);
-  constexpr std::string_view kOf = "-of-";
-  const std::size_t of = stem.rfind(kOf);
-  if (of == std::string_view::npos) return std::nullopt;
-  const std::string_view count = stem.substr(of + kOf.size());
-  stem = stem.substr(0, of);
+  const std::string_view count = base.substr(of + kOf.size(), dot - of - kOf.size());
+  const std::string_view stem = base.substr(0, of);
   const std::size_t dash = stem.rfind('-');
   const std::string_view number = dash == std::string_view::npos ? stem : stem.substr(dash + 1);
   name.prefix = stem.substr(0, stem.size() - number.size());
@@ -174,6 +193,26 @@ std::optional<ShardName> parse_shard_name(std::string_view base) {
 
 std::string shard_name(const ShardName& of, std::uint64_t number) {
   return fmt::format("{}{:0{}}-of-{:0{}}{}", of.prefix, number, of.number_digits, of.count, of.count_digits, of.suffix);
+}
+
+std::string safetensors_set_of(std::string_view base) {
+  if (const auto index = parse_index_name(base)) {
+    return index->variant.empty() ? std::string(index->stem) : fmt::format("{}.{}", index->stem, index->variant);
+  }
+  constexpr std::string_view kSuffix = ".safetensors";
+  if (const auto shard = parse_shard_name(base)) {
+    std::string_view stem = shard->prefix;
+    if (stem.ends_with('-')) stem.remove_suffix(1);
+    std::string_view variant = shard->suffix;
+    if (variant.ends_with(kSuffix)) variant.remove_suffix(kSuffix.size());
+    return fmt::format("{}{}", stem, variant);
+  }
+  if (base.ends_with(kSuffix)) base.remove_suffix(kSuffix.size());
+  return std::string(base);
+}
+
+bool is_variant_of(std::string_view set, std::string_view plain) {
+  return !plain.empty() && set.size() > plain.size() + 1 && set.starts_with(plain) && set[plain.size()] == '.';
 }
 
 }  // namespace steelyard::formats

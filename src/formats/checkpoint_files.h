@@ -13,7 +13,7 @@ namespace steelyard::formats {
 /// By suffix: .safetensors .bin .pt .pth .ckpt .gguf .onnx .h5 .msgpack.
 bool is_weight_file(std::string_view path);
 bool is_safetensors_file(std::string_view path);
-/// `*.safetensors.index.json`.
+/// `*.safetensors.index.json`, and `*.safetensors.index.fp16.json` for a variant.
 bool is_safetensors_index(std::string_view path);
 /// `.git` and `.cache/huggingface`, at any depth, and everything below them.
 bool is_never_imported(std::string_view path);
@@ -30,10 +30,10 @@ std::string_view path_fault(std::string_view path);
 /// that ends in `/` stands for all below that folder.
 bool glob_match(std::string_view pattern, std::string_view path);
 
-/// `model-00002-of-00003.safetensors`.
+/// `model-00002-of-00003.safetensors`, `model-00002-of-00003.fp16.safetensors`.
 struct ShardName {
   std::string_view prefix;  ///< `model-`
-  std::string_view suffix;  ///< `.safetensors`
+  std::string_view suffix;  ///< `.safetensors`, `.fp16.safetensors`
   std::uint64_t number = 0;
   std::uint64_t count = 0;
   std::size_t number_digits = 0;
@@ -42,5 +42,12 @@ struct ShardName {
 std::optional<ShardName> parse_shard_name(std::string_view base);
 /// The base name of another shard of the same set.
 std::string shard_name(const ShardName& of, std::uint64_t number);
+
+/// What the safetensors files and the index of one set have in common: `model` of `model.safetensors`, its shards and
+/// its index; `model.fp16` of `model.fp16.safetensors`, `model.fp16-00001-of-00002.safetensors`,
+/// `model-00001-of-00002.fp16.safetensors`, `model.safetensors.index.fp16.json`, `model.fp16.safetensors.index.json`.
+std::string safetensors_set_of(std::string_view base);
+/// `model.fp16` is a variant of `model`.
+bool is_variant_of(std::string_view set, std::string_view plain);
 
 }  // namespace steelyard::formats

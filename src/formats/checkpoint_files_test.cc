@@ -14,7 +14,13 @@ TEST(CheckpointFiles, WeightsBySuffix) {
     EXPECT_FALSE(is_weight_file(path)) << path;
   }
   EXPECT_TRUE(is_safetensors_index("x/consolidated.safetensors.index.json"));
-  EXPECT_FALSE(is_safetensors_index("pytorch_model.bin.index.json"));
+  EXPECT_TRUE(is_safetensors_index("model.safetensors.index.fp16.json"));
+  EXPECT_TRUE(is_safetensors_index("model.fp16.safetensors.index.json"));
+  for (const char* path :
+       {"pytorch_model.bin.index.json", ".safetensors.index.json", "a.safetensors.index..json",
+        "a.safetensors.index.a.b.json", "a.safetensors.index.xjson", "a.safetensors.index.json.bak"}) {
+    EXPECT_FALSE(is_safetensors_index(path)) << path;
+  }
 }
 
 TEST(CheckpointFiles, NeverImported) {
@@ -75,6 +81,31 @@ TEST(ShardName, ParsesAndNamesTheOthers) {
   EXPECT_FALSE(parse_shard_name("one-of-many.bin").has_value());
   EXPECT_FALSE(parse_shard_name("model-00004-of-00003.bin").has_value());
   EXPECT_FALSE(parse_shard_name("model-1-of-999999999.bin").has_value());
+}
+
+TEST(ShardName, AVariantMayStandBehindTheNumbers) {
+  const auto shard = parse_shard_name("model-00001-of-00002.fp16.safetensors");
+  ASSERT_TRUE(shard.has_value());
+  EXPECT_EQ(shard_name(*shard, 2), "model-00002-of-00002.fp16.safetensors");
+}
+
+TEST(SafetensorsSet, OneNameForFilesShardsAndIndexes) {
+  for (const char* base : {"model.safetensors", "model-00001-of-00002.safetensors", "model.safetensors.index.json"}) {
+    EXPECT_EQ(safetensors_set_of(base), "model") << base;
+  }
+  for (const char* base :
+       {"model.fp16.safetensors", "model.fp16-00001-of-00002.safetensors", "model-00001-of-00002.fp16.safetensors",
+        "model.safetensors.index.fp16.json", "model.fp16.safetensors.index.json"}) {
+    EXPECT_EQ(safetensors_set_of(base), "model.fp16") << base;
+  }
+  EXPECT_EQ(safetensors_set_of("00001-of-00002.safetensors"), "");
+  EXPECT_TRUE(is_variant_of("model.fp16", "model"));
+  EXPECT_TRUE(is_variant_of("model.non_ema.fp16", "model"));
+  for (const auto& [set, plain] :
+       {std::pair("model", "model"), std::pair("model.", "model"), std::pair("model2", "model"), std::pair(".fp16", ""),
+        std::pair("model", "model.fp16")}) {
+    EXPECT_FALSE(is_variant_of(set, plain)) << set;
+  }
 }
 
 }  // namespace

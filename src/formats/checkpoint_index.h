@@ -1,4 +1,4 @@
-// `*.safetensors.index.json`: which tensor of a component lies in which shard.
+// `*.safetensors.index.json` (is_safetensors_index): which tensor of a component lies in which shard.
 //
 // Thread-compatible value.
 #pragma once

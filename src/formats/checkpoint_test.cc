@@ -277,12 +277,127 @@ TEST_F(Checkpoint, ConsolidatedWithOtherNamesIsNoDouble) {
 
 TEST_F(Checkpoint, TheSameTensorInTwoFilesIsRefusedNamingBoth) {
   put_shard("model.safetensors", {"a", "b"});
-  put_shard("model.fp16.safetensors", {"z", "b"});
+  put_shard("other.safetensors", {"z", "b"});
   const Status status = refusal();
   EXPECT_EQ(status.code(), Code::kCorrupt);
-  EXPECT_THAT(status.message(), HasSubstr("tensor b is in two files of the root folder: model.fp16.safetensors and "
-                                          "model.safetensors"));
+  EXPECT_THAT(status.message(), HasSubstr("tensor b is in two files of the root folder: model.safetensors and "
+                                          "other.safetensors"));
+  EXPECT_THAT(status.hint(), HasSubstr("--exclude 'other.safetensors'"));
+}
+
+TEST_F(Checkpoint, AVariantBesideThePlainFileKeepsItsBytesOnly) {
+  put_shard("model.safetensors", {"a", "b"});
+  put_shard("model.fp16.safetensors", {"a", "b"});
+  put_shard("model.non_ema.fp16.safetensors", {"b"});
+  put_shard("unet/diffusion_pytorch_model.safetensors", {"c"});
+  put_shard("unet/diffusion_pytorch_model.bf16.safetensors", {"c"});
+  const CheckpointPlan plan = good_plan();
+  EXPECT_THAT(paths(plan),
+              ElementsAre("model.fp16.safetensors", "model.non_ema.fp16.safetensors", "model.safetensors",
+                          "unet/diffusion_pytorch_model.bf16.safetensors", "unet/diffusion_pytorch_model.safetensors"));
+  EXPECT_THAT(tensors(plan), ElementsAre("a", "b", "unet/c"));
+  EXPECT_FALSE(plan.files[0].header.has_value());
+  EXPECT_EQ(plan.files[0].kind, FileKind::kWeight);
+  EXPECT_THAT(plan.skipped, IsEmpty());
+  EXPECT_THAT(plan.warnings, ElementsAre(HasSubstr("the tensors are taken from model.safetensors; the same ones are in "
+                                                   "model.fp16.safetensors, model.non_ema.fp16.safetensors, kept"),
+                                         HasSubstr("unet/diffusion_pytorch_model.bf16.safetensors")));
+}
+
+TEST_F(Checkpoint, ThePlainFileMayBeLeftOutForAVariant) {
+  put_shard("model.safetensors", {"a"});
+  put_shard("model.fp16.safetensors", {"a"});
+  options_.exclude = {"model.safetensors"};
+  const CheckpointPlan plan = good_plan();
+  EXPECT_THAT(paths(plan), ElementsAre("model.fp16.safetensors"));
+  EXPECT_THAT(tensors(plan), ElementsAre("a"));
+}
+
+TEST_F(Checkpoint, AVariantAloneIsTheWeights) {
+  put_shard("model.fp16-00001-of-00002.safetensors", {"a"});
+  put_shard("model.fp16-00002-of-00002.safetensors", {"b"});
+  put_index("model.safetensors.index.fp16.json",
+            {{"a", "model.fp16-00001-of-00002.safetensors"}, {"b", "model.fp16-00002-of-00002.safetensors"}});
+  const CheckpointPlan plan = good_plan();
+  EXPECT_THAT(tensors(plan), ElementsAre("a", "b"));
+  EXPECT_THAT(plan.warnings, IsEmpty());
+  files_.erase("model.fp16-00002-of-00002.safetensors");
+  EXPECT_THAT(refusal().message(), HasSubstr("model.safetensors.index.fp16.json: 1 of the 2 shards"));
+}
+
+TEST_F(Checkpoint, ShardedVariantsOfAShardedSet) {
+  put_three_shards();
+  // The three spellings of shards, and the two of indexes, that are in use.
+  put_shard("model.fp16-00001-of-00002.safetensors", {"a", "b"});
+  put_shard("model.fp16-00002-of-00002.safetensors", {"c"});
+  put_index("model.safetensors.index.fp16.json", {{"a", "model.fp16-00001-of-00002.safetensors"},
+                                                  {"b", "model.fp16-00001-of-00002.safetensors"},
+                                                  {"c", "model.fp16-00002-of-00002.safetensors"}});
+  put_shard("model-00001-of-00001.bf16.safetensors", {"a", "b", "c"});
+  put_index("model.bf16.safetensors.index.json", {{"a", "model-00001-of-00001.bf16.safetensors"},
+                                                  {"b", "model-00001-of-00001.bf16.safetensors"},
+                                                  {"c", "model-00001-of-00001.bf16.safetensors"}});
+  put_shard("model.int8.safetensors", {"a", "b", "c"});
+  const CheckpointPlan plan = good_plan();
+  EXPECT_EQ(plan.files.size(), files_.size());
+  EXPECT_THAT(tensors(plan), ElementsAre("a", "b", "c"));
+  for (const PlannedFile& file : plan.files) {
+    EXPECT_EQ(file.header.has_value(), file.path.ends_with("-of-00003.safetensors")) << file.path;
+  }
+  EXPECT_THAT(plan.warnings,
+              ElementsAre(HasSubstr("the tensors are taken from model.safetensors.index.json; the same ones are in "
+                                    "model.bf16.safetensors.index.json, model.safetensors.index.fp16.json, "
+                                    "model.int8.safetensors, kept")));
+}
+
+TEST_F(Checkpoint, AShardedVariantOfOneFile) {
+  put_shard("model.safetensors", {"a", "b"});
+  put_shard("model-00001-of-00002.fp32.safetensors", {"a"});
+  put_shard("model-00002-of-00002.fp32.safetensors", {"b"});
+  EXPECT_THAT(tensors(good_plan()), ElementsAre("a", "b"));
+  EXPECT_TRUE(good_plan().files[2].header.has_value());
+  put_index("model.fp32.safetensors.index.json",
+            {{"a", "model-00001-of-00002.fp32.safetensors"}, {"b", "model-00002-of-00002.fp32.safetensors"}});
+  CheckpointPlan plan = good_plan();
+  EXPECT_THAT(tensors(plan), ElementsAre("a", "b"));
+  EXPECT_EQ(plan.files.size(), files_.size());
+  files_.erase("model-00001-of-00002.fp32.safetensors");
+  EXPECT_THAT(refusal().message(), HasSubstr("missing: model-00001-of-00002.fp32.safetensors"));
+  // Of a variant that was not fetched only the index may be there.
+  files_.erase("model-00002-of-00002.fp32.safetensors");
+  plan = good_plan();
+  EXPECT_THAT(tensors(plan), ElementsAre("a", "b"));
+  EXPECT_THAT(plan.warnings, ElementsAre(HasSubstr("(none of its shards is there)")));
+}
+
+TEST_F(Checkpoint, AMissingShardOfAVariantIsFoundByNumber) {
+  put_shard("model.safetensors", {"a", "b"});
+  put_shard("model-00001-of-00002.fp16.safetensors", {"a"});
+  EXPECT_THAT(refusal().message(), HasSubstr("are not there: model-00002-of-00002.fp16.safetensors"));
+}
+
+TEST_F(Checkpoint, AVariantByNameWithOtherTensorsIsNoDouble) {
+  put_shard("model.safetensors", {"a"});
+  put_shard("model.extra.safetensors", {"b"});
+  EXPECT_THAT(tensors(good_plan()), ElementsAre("b", "a"));
+}
+
+TEST_F(Checkpoint, TwoVariantsWithoutAPlainSetAreRefused) {
+  put_shard("model.bf16.safetensors", {"a"});
+  put_shard("model.fp16.safetensors", {"a"});
+  const Status status = refusal();
+  EXPECT_THAT(status.message(), HasSubstr("model.bf16.safetensors and model.fp16.safetensors"));
   EXPECT_THAT(status.hint(), HasSubstr("--exclude"));
+}
+
+TEST_F(Checkpoint, AConsolidatedDoubleBesideAVariant) {
+  put_shard("model.safetensors", {"a"});
+  put_shard("model.fp16.safetensors", {"a"});
+  put_shard("consolidated.safetensors", {"a"});
+  const CheckpointPlan plan = good_plan();
+  EXPECT_THAT(paths(plan), ElementsAre("model.fp16.safetensors", "model.safetensors"));
+  EXPECT_THAT(tensors(plan), ElementsAre("a"));
+  EXPECT_THAT(skipped(plan), ElementsAre("consolidated.safetensors"));
 }
 
 TEST_F(Checkpoint, OfTwoIndexesOfTheSameTensorsOneIsChosen) {

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "formats/checkpoint_files.h"
 #include "hash/sha256.h"
 
 namespace steelyard::store {
@@ -187,8 +188,10 @@ Status TargetFolder::publish_in_place() {
   for (const fs::path& entry : old) SY_RETURN_IF_ERROR(remove_tree(entry));
   SY_ASSIGN_OR_RETURN(std::vector<fs::path> made, entries_of(staging_path_, {}));
   std::sort(made.begin(), made.end());
-  std::stable_partition(made.begin(), made.end(),
-                        [](const fs::path& entry) { return !entry.native().ends_with(".index.json"); });
+  std::stable_partition(made.begin(), made.end(), [](const fs::path& entry) {
+    const std::string name = entry.filename().native();
+    return !name.ends_with(".index.json") && !formats::is_safetensors_index(name);
+  });
   for (const fs::path& entry : made) {
     if (rename(entry.c_str(), (target / entry.filename()).c_str()) != 0) {
       return errno_status(errno, "rename", entry.native());
