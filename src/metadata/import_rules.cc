@@ -52,6 +52,7 @@ Status validate_begin(const BeginWeightImport& command) {
   SY_RETURN_IF_ERROR(validate_summary(command.expected, false));
   SY_RETURN_IF_ERROR(validate_labels(command.labels));
   SY_RETURN_IF_ERROR(validate_policy(command.policy));
+  SY_RETURN_IF_ERROR(validate_process(command.process));
   return validate_holder(command.holder);
 }
 

@@ -15,11 +15,12 @@ namespace {
 Status validate_acquire(const AcquireLease& command) {
   SY_RETURN_IF_ERROR(validate_holder(command.holder));
   SY_RETURN_IF_ERROR(validate_nonce(command.nonce));
+  SY_RETURN_IF_ERROR(validate_process(command.process));
   return validate_ttl("lease ttl", command.ttl_ms, limits::kLeaseTtlMsMin, limits::kLeaseTtlMsMax);
 }
 
-/// OK when a lease may be taken, or an existing one of the same holder and nonce renewed by a repeat.
-Status check_leasable(const RevisionRecord& record, bool allow_degraded, bool renewal) {
+/// OK when a lease may be taken.
+Status check_leasable(const RevisionRecord& record, bool allow_degraded) {
   const std::string ref = formats::format_ref(record.identity);
   const std::string found = ref + " is " + state_and_since(record);
   switch (record.availability) {
@@ -33,8 +34,6 @@ Status check_leasable(const RevisionRecord& record, bool allow_degraded, bool re
     case Availability::kImporting:
       return {Code::kNotReady, found + ", wanted READY", "wait for its import, or import it again"};
     case Availability::kDeleting:
-      if (renewal && record.drain) return {};
-      return {Code::kNotReady, found + ", wanted READY", "use another generation"};
     case Availability::kDeleted:
       break;
   }
@@ -59,12 +58,13 @@ Status judge(Turn& turn, const AcquireLease& command) {
   const std::string id = lease_id_of(command.identity, command.holder, command.nonce);
   SY_ASSIGN_OR_RETURN(const std::vector<Lease> live, reap_expired(turn, command.identity));
   const auto mine = std::find_if(live.begin(), live.end(), [&](const Lease& lease) { return lease.lease_id == id; });
-  SY_RETURN_IF_ERROR(check_leasable(record, command.allow_degraded, mine != live.end()));
   Lease lease;
   if (mine != live.end()) {
+    // A repeat renews, whatever became of the revision since.
     lease = *mine;
     if (extend(turn, lease, command.ttl_ms)) turn.put(LeasePut{lease});
   } else {
+    SY_RETURN_IF_ERROR(check_leasable(record, command.allow_degraded));
     if (live.size() >= limits::kLeasesPerRevisionMax) {
       return {Code::kBusy,
               formats::format_ref(command.identity) + " has " + std::to_string(live.size()) +

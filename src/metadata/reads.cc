@@ -3,6 +3,7 @@
 
 #include "metadata/codec.h"
 #include "metadata/keys.h"
+#include "metadata/rows.h"
 #include "metadata/rules.h"
 
 namespace steelyard::metadata {
@@ -17,31 +18,12 @@ Result<std::optional<Value>> find_row(const StateView& view, std::string_view ke
   return std::optional<Value>(std::move(value));
 }
 
-/// Every row under `prefix`, decoded, until `visit` says false.
-template <typename Value, typename Visit>
-Status each_row(const StateView& view, const std::string& prefix, Result<Value> (*decode)(std::string_view),
-                Visit visit) {
-  Status failed;
-  SY_RETURN_IF_ERROR(
-      view.scan(prefix, keys::after_prefix(prefix), false, [&](std::string_view /*key*/, std::string_view row) {
-        Result<Value> value = decode(row);
-        if (!value.ok()) {
-          failed = value.status();
-          return false;
-        }
-        visit(std::move(value).value());
-        return true;
-      }));
-  return failed;
-}
-
-LeaseLife judge(std::string_view granted_epoch, std::int64_t expires_mono_ms, std::int64_t ttl_ms,
-                const EpochState& epoch, const Now& now) {
-  if (granted_epoch != epoch.epoch) expires_mono_ms = epoch.begun_mono_ms + ttl_ms;
+/// Every grant of a state is of the state's epoch. `rearmed_ms`: what it gets when another epoch begins.
+LeaseLife judge(std::int64_t expires_mono_ms, std::int64_t rearmed_ms, const EpochState& epoch, const Now& now) {
   if (now.epoch != epoch.epoch) {
     // The epoch that granted it is over: what its last known instant left alive will be re-armed.
     const bool live = expires_mono_ms > epoch.last_mono_ms;
-    return {live, live ? ttl_ms : 0};
+    return {live, live ? rearmed_ms : 0};
   }
   const std::int64_t left = expires_mono_ms - std::max(now.mono_ms, epoch.last_mono_ms);
   return {left > 0, std::max<std::int64_t>(left, 0)};
@@ -49,10 +31,8 @@ LeaseLife judge(std::string_view granted_epoch, std::int64_t expires_mono_ms, st
 
 Result<std::vector<Lease>> live_leases(const StateView& view, const std::string& prefix, const Now& now) {
   SY_ASSIGN_OR_RETURN(const EpochState epoch, epoch_of(view));
-  std::vector<Lease> leases;
-  SY_RETURN_IF_ERROR(each_row<Lease>(view, prefix, decode_lease, [&](Lease lease) {
-    if (life_of(lease, epoch, now).live) leases.push_back(std::move(lease));
-  }));
+  SY_ASSIGN_OR_RETURN(std::vector<Lease> leases, rows_under(view, prefix, decode_lease));
+  std::erase_if(leases, [&](const Lease& lease) { return !life_of(lease, epoch, now).live; });
   return leases;
 }
 
@@ -85,10 +65,7 @@ Result<std::optional<RevisionRecord>> find_by_group(const StateView& view, std::
 }
 
 Result<std::vector<RevisionRecord>> records_of(const StateView& view, const Lineage& lineage) {
-  std::vector<RevisionRecord> records;
-  SY_RETURN_IF_ERROR(each_row<RevisionRecord>(view, keys::of(keys::kRevision, lineage), decode_record,
-                                              [&](RevisionRecord record) { records.push_back(std::move(record)); }));
-  return records;
+  return rows_under(view, keys::of(keys::kRevision, lineage), decode_record);
 }
 
 Result<std::optional<RevisionRecord>> newest_of(const StateView& view, const Lineage& lineage) {
@@ -119,23 +96,26 @@ Result<EpochState> epoch_of(const StateView& view) {
 }
 
 LeaseLife life_of(const Lease& lease, const EpochState& epoch, const Now& now) {
-  return judge(lease.epoch, lease.expires_mono_ms, lease.ttl_ms, epoch, now);
+  std::int64_t rearmed_ms = lease.ttl_ms;
+  if (lease.renewable_until_mono_ms != 0) {
+    rearmed_ms = std::min(rearmed_ms, lease.renewable_until_mono_ms - epoch.last_mono_ms);
+  }
+  return judge(lease.expires_mono_ms, rearmed_ms, epoch, now);
 }
 
 LeaseLife life_of(const Writer& writer, const EpochState& epoch, const Now& now) {
   if (writer.token.empty()) return {};
-  return judge(writer.epoch, writer.granted_mono_ms + writer.ttl_ms, writer.ttl_ms, epoch, now);
+  return judge(writer.granted_mono_ms + writer.ttl_ms, writer.ttl_ms, epoch, now);
 }
 
 LeaseLife life_of(const Runner& runner, const EpochState& epoch, const Now& now) {
   if (runner.token.empty()) return {};
-  return judge(runner.epoch, runner.granted_mono_ms + runner.ttl_ms, runner.ttl_ms, epoch, now);
+  return judge(runner.granted_mono_ms + runner.ttl_ms, runner.ttl_ms, epoch, now);
 }
 
 std::int64_t idle_ms_of(const Writer& writer, const EpochState& epoch, const Now& now) {
   const std::int64_t until = now.epoch == epoch.epoch ? std::max(now.mono_ms, epoch.last_mono_ms) : epoch.last_mono_ms;
-  const std::int64_t since = writer.epoch == epoch.epoch ? writer.granted_mono_ms : epoch.begun_mono_ms;
-  return writer.idle_before_ms + std::max<std::int64_t>(until - since, 0);
+  return writer.idle_before_ms + std::max<std::int64_t>(until - writer.granted_mono_ms, 0);
 }
 
 Result<std::vector<Lease>> live_leases_of(const StateView& view, const Identity& identity, const Now& now) {
@@ -143,10 +123,7 @@ Result<std::vector<Lease>> live_leases_of(const StateView& view, const Identity&
 }
 
 Result<std::vector<Lease>> all_leases_of(const StateView& view, const Identity& identity) {
-  std::vector<Lease> leases;
-  SY_RETURN_IF_ERROR(each_row<Lease>(view, keys::of(keys::kLease, identity), decode_lease,
-                                     [&](Lease lease) { leases.push_back(std::move(lease)); }));
-  return leases;
+  return rows_under(view, keys::of(keys::kLease, identity), decode_lease);
 }
 
 Result<std::vector<Lease>> live_leases_in(const StateView& view, std::string_view tenant_id,

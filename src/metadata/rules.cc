@@ -8,30 +8,12 @@
 #include "base/utf8.h"
 #include "formats/ref.h"
 #include "metadata/keys.h"
+#include "metadata/rows.h"
 #include "metadata/turn.h"
 #include "metadata/validate.h"
 
 namespace steelyard::metadata {
 namespace {
-
-/// Values of one table, in key order.
-template <typename Value>
-Result<std::vector<Value>> all_of(const StateView& view, char table, Result<Value> (*decode)(std::string_view)) {
-  const std::string prefix(1, table);
-  std::vector<Value> values;
-  Status failed;
-  SY_RETURN_IF_ERROR(view.scan(prefix, keys::after_prefix(prefix), false, [&](std::string_view, std::string_view row) {
-    Result<Value> value = decode(row);
-    if (!value.ok()) {
-      failed = value.status();
-      return false;
-    }
-    values.push_back(std::move(value).value());
-    return true;
-  }));
-  SY_RETURN_IF_ERROR(failed);
-  return values;
-}
 
 Status validate_now(const Now& now) {
   EpochState epoch;
@@ -81,7 +63,7 @@ Status begin_epoch(Turn& turn) {
   const std::size_t first = turn.entries.size();
   turn.put(EpochBegun{begun});
 
-  SY_ASSIGN_OR_RETURN(std::vector<Lease> leases, all_of<Lease>(turn.view, keys::kLease, decode_lease));
+  SY_ASSIGN_OR_RETURN(std::vector<Lease> leases, rows_under(turn.view, std::string(1, keys::kLease), decode_lease));
   for (Lease& lease : leases) {
     if (!life_of(lease, old, then).live) {
       turn.put(LeaseRemoved{lease.identity, lease.lease_id});
@@ -90,12 +72,13 @@ Status begin_epoch(Turn& turn) {
     lease.epoch = begun.epoch;
     lease.expires_mono_ms = begun.begun_mono_ms + lease.ttl_ms;
     if (lease.renewable_until_mono_ms != 0) {
-      const std::int64_t left = std::max<std::int64_t>(lease.renewable_until_mono_ms - old.last_mono_ms, 1);
-      lease.renewable_until_mono_ms = begun.begun_mono_ms + left;
+      // The end of a drain stays where it was: a live lease ends before it, so something is left.
+      lease.renewable_until_mono_ms += begun.begun_mono_ms - old.last_mono_ms;
+      lease.expires_mono_ms = std::min(lease.expires_mono_ms, lease.renewable_until_mono_ms);
     }
     turn.put(LeasePut{std::move(lease)});
   }
-  SY_ASSIGN_OR_RETURN(std::vector<Writer> writers, all_of<Writer>(turn.view, keys::kWriter, decode_writer));
+  SY_ASSIGN_OR_RETURN(std::vector<Writer> writers, rows_under(turn.view, std::string(1, keys::kWriter), decode_writer));
   for (Writer& writer : writers) {
     // An expired token ends; its row stays, so that the age of the import goes on counting.
     if (!life_of(writer, old, then).live) writer.token.clear();
@@ -104,7 +87,7 @@ Status begin_epoch(Turn& turn) {
     writer.granted_mono_ms = begun.begun_mono_ms;
     turn.put(WriterPut{std::move(writer)});
   }
-  SY_ASSIGN_OR_RETURN(std::vector<Runner> runners, all_of<Runner>(turn.view, keys::kRunner, decode_runner));
+  SY_ASSIGN_OR_RETURN(std::vector<Runner> runners, rows_under(turn.view, std::string(1, keys::kRunner), decode_runner));
   for (Runner& runner : runners) {
     if (!life_of(runner, old, then).live) runner.token.clear();
     runner.epoch = begun.epoch;

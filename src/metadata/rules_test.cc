@@ -75,6 +75,16 @@ TEST(Begin, LastGeneration) {
   }
 }
 
+TEST(Begin, BadProcess) {
+  TestBench bench;
+  auto command = bench.begin(kIdentity, 'a');
+  command.process.pid = -1;
+  EXPECT_EQ(bench.run(command).code(), Code::kInvalidArgument);
+  command.process.pid = 1;
+  command.process.host = std::string(1025, 'h');
+  EXPECT_EQ(bench.run(command).code(), Code::kInvalidArgument);
+}
+
 TEST(Begin, AtOrBelowWatermark) {
   TestBench bench;
   bench.must(BeginEpoch{});
@@ -171,6 +181,24 @@ TEST(Lease, CapCountsLiveOnes) {
   EXPECT_TRUE(bench.run(bench.acquire(kIdentity, "late")).ok());
 }
 
+TEST(Lease, ARevisionThatDegradesKeepsItsLeases) {
+  TestBench bench;
+  bench.publish(kIdentity);
+  const Lease lease = *bench.run(bench.acquire(kIdentity, "reader", 10'000))->lease;
+  bench.must(ReconcileRevision{kIdentity, 2, {{"o"}, 1}, Residency::kCold, {}, {}, 0});
+  bench.advance(5'000);
+  const Result<Answer> renewed = bench.run(RenewLease{lease.lease_id, 10'000});
+  ASSERT_TRUE(renewed.ok()) << renewed.status().to_string();
+  bench.advance(5'000);
+  const Result<Answer> repeated = bench.run(bench.acquire(kIdentity, "reader", 10'000));
+  ASSERT_TRUE(repeated.ok()) << repeated.status().to_string();
+  EXPECT_EQ(repeated->lease->expires_mono_ms, bench.now.mono_ms + 10'000);
+  EXPECT_EQ(repeated->record->availability, Availability::kDegraded);
+  EXPECT_EQ(bench.run(bench.acquire(kIdentity, "another")).code(), Code::kNotReady);
+  bench.advance(10'000);
+  EXPECT_EQ(bench.run(bench.acquire(kIdentity, "reader")).code(), Code::kNotReady) << "its lease has ended";
+}
+
 TEST(Lease, BadArguments) {
   TestBench bench;
   bench.publish(kIdentity);
@@ -182,6 +210,9 @@ TEST(Lease, BadArguments) {
   EXPECT_EQ(bench.run(bench.acquire(kIdentity, "a", 999)).code(), Code::kInvalidArgument);
   EXPECT_EQ(bench.run(bench.acquire(kIdentity, "a", limits::kLeaseTtlMsMax + 1)).code(), Code::kInvalidArgument);
   EXPECT_EQ(bench.run(RenewLease{"short", 1'000}).code(), Code::kInvalidArgument);
+  auto acquire = bench.acquire(kIdentity, "a");
+  acquire.process.pid = -1;
+  EXPECT_EQ(bench.run(acquire).code(), Code::kInvalidArgument);
 }
 
 TEST(Delete, RefusesUnderALeaseAndDrains) {
@@ -204,6 +235,23 @@ TEST(Delete, RefusesUnderALeaseAndDrains) {
   EXPECT_EQ(held_ms, limits::kLeaseTtlMsMax);
   bench.must(FinishDelete{kIdentity, 3});
   EXPECT_EQ(bench.record(kIdentity).residency, Residency::kAbsent);
+}
+
+TEST(Delete, ANewEpochArmsNoLeaseBeyondTheEndOfItsDrain) {
+  TestBench bench;
+  bench.publish(kIdentity);
+  const Lease lease = *bench.run(bench.acquire(kIdentity, "alice", limits::kLeaseTtlMsMax))->lease;
+  bench.must(DeleteWeightRevision{kIdentity, 2, DeleteMode::kDrain});
+  bench.advance(limits::kLeaseTtlMsMax - 1'000);
+  bench.must(bench.begin(identity_of("qwen", 1), 'b'));  // the last instant of the old epoch
+  bench.now = {"boot-b", 5, bench.now.wall_ms};
+  EXPECT_EQ(live_leases_of(bench.state, kIdentity, bench.now)->size(), 1U);
+  bench.must(BeginEpoch{});
+  const Lease armed = **find_lease(bench.state, lease.lease_id);
+  EXPECT_EQ(armed.expires_mono_ms, 5 + 1'000);
+  EXPECT_EQ(armed.renewable_until_mono_ms, 5 + 1'000);
+  bench.advance(1'000);
+  bench.must(FinishDelete{kIdentity, 3});
 }
 
 TEST(Reconcile, NamesAtMostSixtyFour) {

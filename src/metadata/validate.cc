@@ -51,15 +51,6 @@ Status validate_ratio(std::string_view what, const std::optional<std::uint32_t>&
   return {};
 }
 
-Status validate_process(const ProcessIdentity& process) {
-  // Host names are what the kernel says; they are shown through printable().
-  if (process.host.size() > 1024 || process.boot_id.size() > kEpochBytesMax) {
-    return invalid("the process identity is too long");
-  }
-  if (process.pid < 0) return invalid("the process id is " + std::to_string(process.pid) + ", wanted 0 or more");
-  return {};
-}
-
 Status validate_epoch_name(std::string_view epoch) { return validate_text("epoch", epoch, 1, kEpochBytesMax, false); }
 
 Status validate_instant(std::string_view what, std::int64_t value_ms) {
@@ -238,6 +229,10 @@ Status validate(const Lease& lease) {
   SY_RETURN_IF_ERROR(validate_ttl("lease ttl", lease.ttl_ms, limits::kLeaseTtlMsMin, limits::kLeaseTtlMsMax));
   SY_RETURN_IF_ERROR(validate_instant("expires_mono_ms", lease.expires_mono_ms));
   SY_RETURN_IF_ERROR(validate_instant("renewable_until_mono_ms", lease.renewable_until_mono_ms));
+  if (lease.renewable_until_mono_ms != 0 && lease.expires_mono_ms > lease.renewable_until_mono_ms) {
+    return invalid("expires_mono_ms is " + std::to_string(lease.expires_mono_ms) +
+                   ", wanted at most renewable_until_mono_ms, " + std::to_string(lease.renewable_until_mono_ms));
+  }
   SY_RETURN_IF_ERROR(validate_process(lease.process));
   return validate_epoch_name(lease.epoch);
 }
@@ -321,6 +316,15 @@ Status validate_holder(std::string_view holder) {
 }
 
 Status validate_nonce(std::string_view nonce) { return validate_text("nonce", nonce, 1, kNonceBytesMax, false); }
+
+Status validate_process(const ProcessIdentity& process) {
+  // Host names are what the kernel says; they are shown through printable().
+  if (process.host.size() > 1024 || process.boot_id.size() > kEpochBytesMax) {
+    return invalid("the process identity is too long");
+  }
+  if (process.pid < 0) return invalid("the process id is " + std::to_string(process.pid) + ", wanted 0 or more");
+  return {};
+}
 
 Status validate_id(std::string_view what, std::string_view id) {
   if (is_hex(id, 32)) return {};

@@ -37,6 +37,7 @@ Status validate_damage(const DamageReport& damage);
 Status validate_summary(const GroupSummary& summary, bool complete);
 Status validate_holder(std::string_view holder);
 Status validate_nonce(std::string_view nonce);
+Status validate_process(const ProcessIdentity& process);
 /// 32 lower-case hex digits.
 Status validate_id(std::string_view what, std::string_view id);
 Status validate_ttl(std::string_view what, std::int64_t ttl_ms, std::int64_t min_ms, std::int64_t max_ms);
