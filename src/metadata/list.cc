@@ -144,8 +144,10 @@ Result<bool> is_newest(const StateView& view, const Query& query, const Revision
       keys::resource_order(record.identity, keys::OrderClass::kCommitted, record.committed_seq) + '\0';
   const std::string end = prefix + static_cast<char>(keys::OrderClass::kUncommitted);
   std::string from = after;
-  for (bool exhausted = false; !exhausted;) {
-    SY_ASSIGN_OR_RETURN(const std::vector<IndexRow> rows, next_rows(view, query, from, end, kBatchRows, exhausted));
+  // The next row decides, unless its labels do not match.
+  std::size_t batch = 1;
+  for (bool exhausted = false; !exhausted; batch = kBatchRows) {
+    SY_ASSIGN_OR_RETURN(const std::vector<IndexRow> rows, next_rows(view, query, from, end, batch, exhausted));
     for (const IndexRow& row : rows) {
       SY_ASSIGN_OR_RETURN(const RevisionRecord later, load_record(view, row.revision_key));
       if (query.labels_match(later)) return false;

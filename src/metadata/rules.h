@@ -64,8 +64,8 @@ struct ListQuery {
   std::string tenant_id;
   std::string namespace_id;
   std::optional<std::string> resource_id;
-  bool all = false;  ///< every state; otherwise `states`, or READY and DEGRADED when that is empty
-  std::vector<Availability> states;
+  std::vector<Availability> states;  ///< empty: READY and DEGRADED, or with `all` every state
+  bool all = false;
   Labels labels;        ///< all must be there
   bool newest = false;  ///< the highest commit of each resource
   std::size_t limit = 100;
