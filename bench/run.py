@@ -18,6 +18,7 @@ import re
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import make_checkpoint
@@ -84,6 +85,12 @@ class Bench:
             if count is not None:
                 return
 
+    def write_while_reading(self, source: Path) -> None:
+        """The disk's limit for writing the bytes and reading as many back: both at once."""
+        with ThreadPoolExecutor(2) as pool:
+            for done in [pool.submit(self.write_direct, source), pool.submit(self.read_direct, source)]:
+                done.result()
+
     def read_direct(self, source: Path) -> None:
         for path in sorted(source.glob("*.safetensors")):
             run(["dd", f"if={path}", "of=/dev/null", "bs=16M", "iflag=direct", "status=none"])
@@ -106,6 +113,7 @@ class Bench:
                 "checked": Step(lambda: self.steelyard("import", source, "model", "--verify-after-write"), self.fresh),
                 "hash": Step(lambda: self.hash_all(source), os.sync),
                 "write": Step(lambda: self.write_direct(source), lambda: self.fresh(self.work / "dd")),
+                "both": Step(lambda: self.write_while_reading(source), lambda: self.fresh(self.work / "dd")),
                 "copy": Step(lambda: self.copy(source, True), lambda: self.fresh(self.work / "copy")),
             },
             self.rounds,
@@ -113,12 +121,14 @@ class Bench:
         floor = max(series["hash"].median, series["write"].median)
         self.fresh(self.work / "dd", self.work / "copy")
         return Row(
-            "import", "import of 2 GiB, 4 shards, durable", seconds(series, "import", "checked"), seconds(series, "hash", "write", "copy"),
+            "import", "import of 2 GiB, 4 shards, durable", seconds(series, "import", "checked"),
+            seconds(series, "hash", "write", "both", "copy"),
             "source in the page cache",
             [
                 ratio("x max(T_hash, T_write)", series, "import", floor, 1.15, ["hash", "write"]),
                 ratio("x (cp, sync, sha256sum)", series, "import", series["copy"].median, 0.6, ["copy"]),
                 ratio("x max, --verify-after-write", series, "checked", floor, 1.5, ["hash", "write"]),
+                ratio("x (write and read at once), --verify-after-write", series, "checked", series["both"].median, 1.15, ["both"]),
             ],
         )  # fmt: skip
 
@@ -310,13 +320,13 @@ class Bench:
             ],
         )  # fmt: skip
 
-    def oplog_bench(self) -> str:
-        """src/oplog's own benchmark, in a fresh folder."""
-        run(["ninja", "-C", ROOT / "build", "oplog_bench"])
-        folder = self.work / "oplog"
+    def bench_program(self, name: str, *arguments: str) -> str:
+        """Builds and runs a benchmark program in a fresh folder."""
+        run(["ninja", "-C", ROOT / "build", name])
+        folder = self.work / name
         remove(folder)
         folder.mkdir()
-        out = run([ROOT / "build" / "bin" / "oplog_bench", folder, "16"])
+        out = run([ROOT / "build" / "bin" / name, folder, *arguments])
         remove(folder)
         return out
 
@@ -324,8 +334,8 @@ class Bench:
         """Begin and Commit are an append each; the peer writes the same bytes in bare transactions."""
         pairs, bare = Series(), Series()
         for _ in range(self.rounds):
-            found = re.search(r"write: (\d+)/s, bare SQLite: (\d+)/s", self.oplog_bench())
-            pairs.values.append(int(found.group(1)) / 2)
+            found = re.search(r"pairs: (\d+)/s, bare SQLite: (\d+)/s", self.bench_program("catalog_bench"))
+            pairs.values.append(int(found.group(1)))
             bare.values.append(int(found.group(2)))
         return Row(
             "commits", "Begin and Commit pairs a second, one writer", f"{pairs.median:.0f}", f"bare SQLite transactions {bare.median:.0f}",
@@ -336,7 +346,7 @@ class Bench:
     def row_fairness(self) -> Row:
         rates, shares = Series(), Series()
         for _ in range(self.rounds):
-            found = re.search(r"16 processes: (\d+) writes/s, slowest / mean ([\d.]+)", self.oplog_bench())
+            found = re.search(r"16 processes: (\d+) writes/s, slowest / mean ([\d.]+)", self.bench_program("oplog_bench", "16"))
             rates.values.append(int(found.group(1)))
             shares.values.append(float(found.group(2)))
         return Row(
@@ -346,7 +356,7 @@ class Bench:
 
 
 def seconds(series: dict[str, Series], *names: str) -> str:
-    words = {"hash": "T_hash", "write": "T_write", "read": "T_read", "checked": "with --verify-after-write", "copy": "cp"}
+    words = {"hash": "T_hash", "write": "T_write", "read": "T_read", "checked": "with --verify-after-write", "copy": "cp", "both": "T_write and T_read at once"}
     return ", ".join(f"{words.get(name, name)} {series[name].median:.2f} s" for name in names)
 
 
