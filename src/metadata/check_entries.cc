@@ -128,6 +128,13 @@ class Checker {
     if (before && before->weight_generation >= body.watermark.weight_generation) {
       return corrupt("the watermark of " + body.watermark.lineage.resource_id, "it does not rise");
     }
+    SY_ASSIGN_OR_RETURN(const std::vector<RevisionRecord> records, records_of(view_, body.watermark.lineage));
+    for (const RevisionRecord& record : records) {
+      if (record.availability == Availability::kImporting &&
+          record.identity.weight_generation <= body.watermark.weight_generation) {
+        return corrupt(formats::format_ref(record.identity), "an import at or below the watermark");
+      }
+    }
     return {};
   }
 

@@ -366,7 +366,25 @@ TEST(Entries, ReplayRefusesWhatTheRulesWouldNotWrite) {
   EXPECT_EQ(refused([](RevisionRecord& r) { r.created_at_ms -= 1; }), Code::kCorrupt);
   EXPECT_EQ(refused([](RevisionRecord& r) { r.manifest_key += "x"; }), Code::kCorrupt);
   EXPECT_EQ(check_entries(bench.state, 99, bench.last).code(), Code::kCorrupt);
+  const Identity importing = identity_of("qwen", 7);
+  bench.must(bench.begin(importing, 'b'));
+  const auto mark = [&](std::int64_t generation) {
+    const Entry entry = encode_entry({WatermarkPut{{importing.lineage, generation}}, bench.now.mono_ms});
+    return check_entries(bench.state, bench.state.sequence() + 1, {entry}).code();
+  };
+  EXPECT_EQ(mark(6), Code::kOk);
+  EXPECT_EQ(mark(7), Code::kCorrupt) << "an import that goes on is not compacted";
   EXPECT_EQ(check_entries(bench.state, bench.state.sequence() + 1, {}).code(), Code::kCorrupt);
+}
+
+TEST(Section, AnInstantBeforeItsEpochIsRefused) {
+  TestBench bench;
+  bench.must(BeginEpoch{});
+  EXPECT_TRUE(load_section(save_section(bench.state).value()).ok());
+  // Applied without the check that replay makes.
+  const Lineage& lineage = kIdentity.lineage;
+  ASSERT_TRUE(bench.state.apply(2, {encode_entry({WatermarkPut{{lineage, 1}}, bench.now.mono_ms - 1})}).ok());
+  EXPECT_EQ(load_section(save_section(bench.state).value()).code(), Code::kCorrupt);
 }
 
 }  // namespace

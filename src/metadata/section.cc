@@ -88,6 +88,7 @@ Result<std::vector<RowChange>> load_row(char table, std::string_view value) {
 /// What holds between the rows of a whole state.
 Status check_whole(const MemoryState& state) {
   SY_ASSIGN_OR_RETURN(const EpochState epoch, epoch_of(state));
+  if (epoch.last_mono_ms < epoch.begun_mono_ms) return corrupt("its last instant is before its epoch");
   Status failed;
   const auto fail = [&failed](const Identity& identity, std::string_view why) {
     failed = corrupt(formats::format_ref(identity) + ": " + std::string(why));
