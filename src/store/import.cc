@@ -13,6 +13,7 @@
 #include "store/committed_marker.h"
 #include "store/import_layout.h"
 #include "store/manifest_file.h"
+#include "store/overlap.h"
 #include "store/payload_pipeline.h"
 #include "store/progress_meter.h"
 #include "store/stop_signal.h"
@@ -53,10 +54,18 @@ class Import {
     ProgressMeter scan(context_.runtime, observer_, "scan", 0, source_.files().size());
     SY_ASSIGN_OR_RETURN(plan_, formats::plan_checkpoint(source_.files(), reader_of(source_), request_.checkpoint));
     scan.finish();
+    SY_RETURN_IF_ERROR(check_apart());
     for (const std::string& warning : plan_.warnings) observer_.warning(warning);
     SY_ASSIGN_OR_RETURN(chunk_bytes_, choose_chunk_bytes());
     SY_ASSIGN_OR_RETURN(layout_, lay_out(plan_, chunk_bytes_));
     return {};
+  }
+
+  Status check_apart() const {
+    std::vector<std::string> paths;
+    paths.reserve(plan_.files.size());
+    for (const formats::PlannedFile& file : plan_.files) paths.push_back(file.path);
+    return check_source_apart(context_.options, request_.source, paths);
   }
 
   /// The request's, else that of the lineage's newest published generation, else the default.

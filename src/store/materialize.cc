@@ -13,6 +13,7 @@
 #include "store/file_segments.h"
 #include "store/lease_guard.h"
 #include "store/manifest_file.h"
+#include "store/overlap.h"
 #include "store/plain_files.h"
 #include "store/progress_meter.h"
 #include "store/resolve.h"
@@ -123,6 +124,7 @@ Result<MaterializeResult> run_materialize(Context& context, const MaterializeReq
                                           const CancelFlag& cancel) {
   const Purpose purpose = request.allow_degraded ? Purpose::kReadDegraded : Purpose::kRead;
   MaterializeResult result;
+  SY_RETURN_IF_ERROR(check_target_apart(context.options, request.target));
   SY_ASSIGN_OR_RETURN(result.record, resolve(context.catalog, request.source, purpose));
   StopSignal stop(cancel);
   SY_ASSIGN_OR_RETURN(const auto lease, LeaseGuard::acquire(context, result.record, request.allow_degraded, stop));
