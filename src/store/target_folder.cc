@@ -23,6 +23,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kStagingPrefix = ".steelyard-";
+/// A staging that another process took away is made again so often.
+constexpr int kStagingAttempts = 16;
 
 std::string staging_prefix(const fs::path& target) {
   // The hash keeps the name short whatever the target is called.
@@ -33,11 +35,18 @@ UniqueFd open_folder(const fs::path& path) {
   return UniqueFd(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
 }
 
-/// Takes the lock of `own` and proves that it excludes: on some filesystems flock says yes to everybody.
-bool lock_excludes(const fs::path& own, const UniqueFd& fd) {
-  if (flock(fd.get(), LOCK_EX | LOCK_NB) != 0) return false;
+/// The lock of `own`, which the caller holds, excludes: on some filesystems flock says yes to everybody.
+bool lock_excludes(const fs::path& own) {
   const UniqueFd second = open_folder(own);
   return second.valid() && flock(second.get(), LOCK_EX | LOCK_NB) != 0;
+}
+
+/// `path` still names the folder that is open as `fd`.
+bool is_still_there(const fs::path& path, const UniqueFd& fd) {
+  struct stat named {};
+  struct stat opened {};
+  return lstat(path.c_str(), &named) == 0 && fstat(fd.get(), &opened) == 0 && named.st_dev == opened.st_dev &&
+         named.st_ino == opened.st_ino;
 }
 
 /// Removes stagings of the same target whose maker is gone: nobody holds their lock.
@@ -58,6 +67,11 @@ bool is_mount_root(const fs::path& path) {
   return (info.stx_attributes_mask & STATX_ATTR_MOUNT_ROOT) != 0 && (info.stx_attributes & STATX_ATTR_MOUNT_ROOT) != 0;
 }
 
+/// Beside `target` a folder can be made. Not where its parent may not be written: then its files come one by one.
+bool may_hold_sibling(const fs::path& target) {
+  return faccessat(AT_FDCWD, target.parent_path().c_str(), W_OK | X_OK, AT_EACCESS) == 0;
+}
+
 Status sync_folder(const fs::path& folder) {
   const UniqueFd fd(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!fd.valid()) return errno_status(errno, "open", folder.native());
@@ -65,13 +79,24 @@ Status sync_folder(const fs::path& folder) {
   return {};
 }
 
-Result<std::vector<fs::path>> entries_of(const fs::path& folder, const fs::path& but) {
+Result<std::vector<fs::path>> entries_of(const fs::path& folder) {
   std::error_code error;
   std::vector<fs::path> entries;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
-    if (entry.path() != but) entries.push_back(entry.path());
-  }
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) entries.push_back(entry.path());
   if (error) return errno_status(error.value(), "list", folder.native());
+  return entries;
+}
+
+/// What a target holds for its owner: neither stagings inside it, live or abandoned, nor what a fresh filesystem has.
+Result<std::vector<fs::path>> content_of(const fs::path& target, bool in_place) {
+  SY_ASSIGN_OR_RETURN(std::vector<fs::path> entries, entries_of(target));
+  if (!in_place) return entries;
+  const std::string prefix = staging_prefix(target);
+  const bool mounted = is_mount_root(target);
+  std::erase_if(entries, [&](const fs::path& entry) {
+    const std::string name = entry.filename().native();
+    return name.starts_with(prefix) || (mounted && name == "lost+found");
+  });
   return entries;
 }
 
@@ -104,13 +129,12 @@ Result<std::unique_ptr<TargetFolder>> TargetFolder::prepare(Runtime& runtime, co
                     "name a folder that does not exist yet, or an empty one");
     }
     folder->target_exists_ = true;
-    const bool empty = fs::is_empty(path, error);
-    if (error) return errno_status(error.value(), "list", path.native());
-    if (!empty && !force) {
+    folder->in_place_ = is_mount_root(path) || !may_hold_sibling(path);
+    SY_ASSIGN_OR_RETURN(const auto content, content_of(path, folder->in_place_));
+    if (!content.empty() && !force) {
       return Status(Code::kConflict, fmt::format("{} is not empty", path.native()),
                     "name another folder, or replace this one with --force");
     }
-    folder->in_place_ = is_mount_root(path);
   } else if (status.type() == fs::file_type::none) {
     return errno_status(error.value(), "stat", path.native());
   }
@@ -120,31 +144,32 @@ Result<std::unique_ptr<TargetFolder>> TargetFolder::prepare(Runtime& runtime, co
 
 Status TargetFolder::make_staging() {
   const fs::path target(path_);
-  std::error_code error;
+  const fs::path parent = in_place_ ? target : target.parent_path();
   if (!in_place_) {
-    fs::create_directories(target.parent_path(), error);
-    if (error) return errno_status(error.value(), "mkdir", target.parent_path().native());
+    std::error_code error;
+    fs::create_directories(parent, error);
+    if (error) return errno_status(error.value(), "mkdir", parent.native());
   }
-  for (;;) {
-    const fs::path parent = in_place_ ? target : target.parent_path();
-    staging_path_ = (parent / (staging_prefix(target) + runtime_.random_hex(8))).native();
-    if (mkdir(staging_path_.c_str(), 0777) == 0) break;
-    const bool denied = errno == EACCES || errno == EPERM || errno == EROFS;
-    if (!denied || in_place_ || !target_exists_) {
-      const int number = errno;
-      const std::string tried = std::exchange(staging_path_, {});
-      return errno_status(number, "mkdir", tried);
+  for (int attempt = 0;; ++attempt) {
+    const std::string path = (parent / (staging_prefix(target) + runtime_.random_hex(8))).native();
+    if (mkdir(path.c_str(), 0777) != 0) return errno_status(errno, "mkdir", path);
+    SY_POINT(runtime_, "materialize.staging_made");
+    UniqueFd fd = open_folder(path);
+    const int error = fd.valid() ? 0 : errno;
+    const bool locked = fd.valid() && flock(fd.get(), LOCK_EX | LOCK_NB) == 0;
+    // Until it has its lock, another materialise to the same target may take it for abandoned and remove it.
+    const bool lost = fd.valid() ? (!locked && errno == EWOULDBLOCK) || !is_still_there(path, fd) : error == ENOENT;
+    if (lost && attempt < kStagingAttempts) continue;
+    if (!fd.valid()) return errno_status(error, "open", path);
+    staging_path_ = path;
+    staging_fd_ = std::move(fd);
+    if (locked && lock_excludes(path)) {
+      remove_abandoned(parent, staging_prefix(target), path);
+    } else {
+      log_debug("locks do not exclude on {}: abandoned stagings are left alone", path);
     }
-    in_place_ = true;  // the parent may not be written, the target perhaps may
+    return {};
   }
-  staging_fd_ = open_folder(staging_path_);
-  if (!staging_fd_.valid()) return errno_status(errno, "open", staging_path_);
-  if (lock_excludes(staging_path_, staging_fd_)) {
-    remove_abandoned(fs::path(staging_path_).parent_path(), staging_prefix(target), staging_path_);
-  } else {
-    log_debug("locks do not exclude on {}: abandoned stagings are left alone", staging_path_);
-  }
-  return {};
 }
 
 TargetFolder::~TargetFolder() {
@@ -161,6 +186,11 @@ Status TargetFolder::publish() {
   return in_place_ ? publish_in_place() : publish_by_rename();
 }
 
+Status TargetFolder::filled_meanwhile() const {
+  return {Code::kConflict, fmt::format("{} was filled by somebody else meanwhile", path_),
+          "name another folder, or replace this one with --force"};
+}
+
 Status TargetFolder::publish_by_rename() {
   const fs::path target(path_);
   if (const int fault = runtime_.point("materialize.rename"); fault != 0) return errno_status(fault, "rename", path_);
@@ -172,8 +202,7 @@ Status TargetFolder::publish_by_rename() {
   // rename(2) replaces an empty folder and nothing else; a folder that was filled meanwhile is not overwritten.
   const bool renamed = exchange ? rename_with(RENAME_EXCHANGE) : rename(staging_path_.c_str(), path_.c_str()) == 0;
   if (!renamed && (errno == ENOTEMPTY || errno == EEXIST)) {
-    return {Code::kConflict, fmt::format("{} was filled by somebody else meanwhile", path_),
-            "name another folder, or replace this one with --force"};
+    return filled_meanwhile();
   }
   if (!renamed) return errno_status(errno, "rename", path_);
   SY_RETURN_IF_ERROR(sync_folder(target.parent_path()));
@@ -184,9 +213,10 @@ Status TargetFolder::publish_by_rename() {
 
 Status TargetFolder::publish_in_place() {
   const fs::path target(path_);
-  SY_ASSIGN_OR_RETURN(const std::vector<fs::path> old, entries_of(target, staging_path_));
+  SY_ASSIGN_OR_RETURN(const std::vector<fs::path> old, content_of(target, true));
+  if (!old.empty() && !force_) return filled_meanwhile();
   for (const fs::path& entry : old) SY_RETURN_IF_ERROR(remove_tree(entry));
-  SY_ASSIGN_OR_RETURN(std::vector<fs::path> made, entries_of(staging_path_, {}));
+  SY_ASSIGN_OR_RETURN(std::vector<fs::path> made, entries_of(staging_path_));
   std::sort(made.begin(), made.end());
   std::stable_partition(made.begin(), made.end(), [](const fs::path& entry) {
     const std::string name = entry.filename().native();

@@ -5,8 +5,9 @@
 // 3. The sibling is renamed to the target (exchanged with it when it is to be replaced), and the parent is synced.
 // 4. What was replaced is removed.
 // A crash before 3 leaves a sibling, which the next materialise to the same target removes, since nobody holds its
-// lock. A target that cannot be renamed (a mount point, or a parent without write permission) gets its files one by one
-// from a folder inside it, index files last: whoever finds an index finds everything.
+// lock. (A staging that is taken away before it has its lock is made again.) A target that cannot be renamed (a mount
+// point, or a parent without write permission) gets its files one by one from a folder inside it, index files last:
+// whoever finds an index finds everything.
 #pragma once
 
 #include <memory>
@@ -42,6 +43,7 @@ class TargetFolder {
   Status make_staging();
   Status publish_by_rename();
   Status publish_in_place();
+  Status filled_meanwhile() const;
 
   Runtime& runtime_;
   std::string path_;
