@@ -1,6 +1,7 @@
 #include "base/utf8.h"
 
 #include <cstdint>
+#include <cstring>
 
 namespace steelyard {
 namespace {
@@ -35,12 +36,25 @@ Decoded decode(std::string_view text) {
   return {value, bytes};
 }
 
+/// Bytes at the beginning that are ASCII, in whole words of eight: most names are nothing else.
+std::size_t leading_ascii_words(std::string_view text) {
+  std::size_t at = 0;
+  for (; at + 8 <= text.size(); at += 8) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, text.data() + at, 8);
+    if ((word & 0x8080808080808080U) != 0) break;
+  }
+  return at;
+}
+
 bool is_control(char32_t code_point) { return code_point < 0x20 || (code_point >= 0x7F && code_point <= 0x9F); }
 
 }  // namespace
 
 bool is_valid_utf8(std::string_view text) {
   while (!text.empty()) {
+    text.remove_prefix(leading_ascii_words(text));
+    if (text.empty()) break;
     const Decoded next = decode(text);
     if (next.bytes == 0) return false;
     text.remove_prefix(next.bytes);

@@ -133,7 +133,4 @@ class CanonicalJsonReader {
   std::optional<std::string> error_;
 };
 
-/// is_valid_utf8, fast for ASCII.
-bool is_plain_or_utf8(std::string_view text);
-
 }  // namespace steelyard::formats

@@ -1,9 +1,7 @@
 #include <array>
 #include <charconv>
-#include <cstring>
 
 #include "base/check.h"
-#include "base/utf8.h"
 #include "formats/canonical_json.h"
 
 namespace steelyard::formats {
@@ -137,16 +135,6 @@ void CanonicalJsonWriter::integer(std::int64_t value) {
 void CanonicalJsonWriter::integer(std::uint64_t value) {
   before_value();
   append_number(value, out_);
-}
-
-bool is_plain_or_utf8(std::string_view text) {
-  std::size_t at = 0;
-  for (; at + 8 <= text.size(); at += 8) {
-    std::uint64_t word = 0;
-    std::memcpy(&word, text.data() + at, 8);
-    if ((word & 0x8080808080808080ULL) != 0) return is_valid_utf8(text.substr(at));
-  }
-  return is_valid_utf8(text.substr(at));
 }
 
 }  // namespace steelyard::formats
