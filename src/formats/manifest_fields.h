@@ -1,11 +1,9 @@
-// The field names of a stored manifest, as its writer and its reader share them, and its time stamps. Each list is
-// sorted, which is the order in the text.
+// The field names of a stored manifest, as its writer and its reader share them. Each list is sorted, which is the
+// order in the text.
 #pragma once
 
 #include <array>
 #include <cstdint>
-#include <optional>
-#include <string>
 #include <string_view>
 
 namespace steelyard::formats::manifest_fields {
@@ -31,10 +29,5 @@ inline constexpr std::string_view kKindMetadata = "metadata";
 
 /// Milliseconds since 1970 of the last instant that RFC 3339 can write.
 inline constexpr std::int64_t kCreatedAtMsMax = 253'402'300'799'999;
-
-/// RFC 3339 in UTC with three decimals: `2026-01-02T03:04:05.678Z`. The instant is in 0..kCreatedAtMsMax.
-std::string format_time(std::int64_t ms);
-/// The instant that format_time writes as `text`; absent for any other text.
-std::optional<std::int64_t> parse_time(std::string_view text);
 
 }  // namespace steelyard::formats::manifest_fields

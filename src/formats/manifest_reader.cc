@@ -1,5 +1,6 @@
 // Reads a stored manifest. The text must be the canonical form; the values must pass the validator.
 #include "base/limits.h"
+#include "base/units.h"
 #include "formats/canonical_json.h"
 #include "formats/manifest_fields.h"
 #include "formats/stored_manifest.h"
@@ -55,8 +56,8 @@ class ManifestReader {
   bool read_created_at() {
     std::string_view time;
     if (!json_.string(time)) return false;
-    const auto ms = fields::parse_time(time);
-    if (!ms) return json_.refuse("wanted a time like 2026-01-02T03:04:05.678Z");
+    const Result<std::int64_t> ms = parse_rfc3339(time);
+    if (!ms.ok() || *ms < 0) return json_.refuse("wanted a time like 2026-01-02T03:04:05.678Z");
     manifest_.created_at_ms = *ms;
     return true;
   }

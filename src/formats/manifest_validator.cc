@@ -4,7 +4,7 @@
 #include "base/checked.h"
 #include "base/limits.h"
 #include "base/utf8.h"
-#include "formats/canonical_json.h"
+#include "formats/checkpoint_files.h"
 #include "formats/fragment_boxes.h"
 #include "formats/manifest_fields.h"
 #include "formats/safetensors.h"
@@ -30,24 +30,8 @@ Problem differs(const std::string& path, std::uint64_t found, std::uint64_t want
 }
 
 Problem bad_utf8(std::string_view path, std::string_view text) {
-  if (is_plain_or_utf8(text)) return {};
+  if (is_valid_utf8(text)) return {};
   return std::string(path) + ": found " + quoted(text) + "; wanted valid UTF-8";
-}
-
-/// Why a path cannot be used below a folder; empty when it can.
-std::string_view path_fault(std::string_view path) {
-  if (path.empty()) return "is empty";
-  if (!is_plain_or_utf8(path)) return "is not valid UTF-8";
-  if (path.find('\0') != std::string_view::npos) return "holds a NUL byte";
-  if (path.front() == '/') return "is absolute";
-  for (std::size_t begin = 0; begin <= path.size();) {
-    const std::size_t end = std::min(path.find('/', begin), path.size());
-    const std::string_view part = path.substr(begin, end - begin);
-    if (part.empty()) return "has an empty part";
-    if (part == "." || part == "..") return "has a part \".\" or \"..\"";
-    begin = end + 1;
-  }
-  return {};
 }
 
 /// Product of the extents; absent when it does not fit. A zero anywhere makes it zero.

@@ -1,5 +1,6 @@
 // Writes a stored manifest in its canonical form. Fields stand in the order of their names.
 #include "base/limits.h"
+#include "base/units.h"
 #include "formats/canonical_json.h"
 #include "formats/manifest_fields.h"
 #include "formats/stored_manifest.h"
@@ -16,7 +17,7 @@ class ManifestWriter {
     reserve();
     json_.begin_object();
     json_.field("chunk_bytes", manifest_.chunk_bytes);
-    json_.field("created_at", manifest_fields::format_time(manifest_.created_at_ms));
+    json_.field("created_at", format_rfc3339(manifest_.created_at_ms));
     list("files", manifest_.files, [this](const FileEntry& file) { write_file(file); });
     list("fragments", manifest_.fragments, [this](const FragmentEntry& fragment) { write_fragment(fragment); });
     json_.field("group_id", payload_group_id(manifest_.identity));
