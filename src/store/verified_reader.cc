@@ -123,6 +123,7 @@ Result<bool> VerifiedReader::next(Piece& piece) {
 
   const Window window = slot.window;
   const ByteView whole = buffers_.buffers[current_].span().first(window.end - window.begin);
+  slot.used = false;
   SY_ASSIGN_OR_RETURN(piece.bad, check(slot, whole));
   const formats::ObjectRange& segment = segments_[window.segment];
   piece.segment = window.segment;
