@@ -119,12 +119,26 @@ class Import {
 
   Status write_and_commit() {
     WriterKeeper keeper(context_.runtime, context_.catalog, token_, context_.options.writer_ttl_ms, stop_);
+    SY_RETURN_IF_ERROR(check_history());
     SY_RETURN_IF_ERROR(write_payload());
     SY_RETURN_IF_ERROR(write_manifest());
     SY_RETURN_IF_ERROR(stop_.status("the import"));
     SY_RETURN_IF_ERROR(commit());
     keeper.committed();
     return {};
+  }
+
+  /// A committed attempt of an identity that the catalog has as IMPORTING is of another history: an older catalog was
+  /// put back, or two catalogs use one cold tier. Its bytes may be the only copy of a published revision.
+  Status check_history() {
+    SY_ASSIGN_OR_RETURN(const auto listing, context_.cold.list_group(attempt_.group));
+    if (listing.committed_attempts.empty()) return {};
+    resumable_ = false;
+    return {Code::kConflict,
+            fmt::format("{} is published in the cold tier (attempt {} of group {}), but not in this catalog: an older "
+                        "catalog was put back, or another store uses the same cold tier",
+                        formats::format_ref(record_.identity), listing.committed_attempts.front(), attempt_.group),
+            "put the newer catalog back, or give each store a cold tier of its own; --generation takes another number"};
   }
 
   Status write_payload() {
@@ -221,7 +235,7 @@ class Import {
     const auto listing = context_.cold.list_group(attempt_.group);
     if (listing.ok()) {
       for (const std::uint32_t attempt : listing->attempts) {
-        if (attempt >= attempt_.attempt) continue;
+        if (attempt >= attempt_.attempt || std::ranges::count(listing->committed_attempts, attempt) != 0) continue;
         note(context_.cold.remove_attempt({attempt_.group, attempt}));
       }
     } else {
@@ -240,6 +254,7 @@ class Import {
       return std::move(status).with_hint(
           fmt::format("`steelyard inspect {}` tells whether it was published", formats::format_ref(record_.identity)));
     }
+    if (!resumable_) return status;
     const std::string resume =
         fmt::format("nothing was published; the same command resumes {}", formats::format_ref(record_.identity));
     const std::string hint = status.hint().empty() ? resume : status.hint() + "; " + resume;
@@ -267,6 +282,7 @@ class Import {
   StopSignal stop_;
   const std::int64_t begun_ns_;
 
+  bool resumable_ = true;
   formats::CheckpointPlan plan_;
   std::uint64_t chunk_bytes_ = 0;
   ImportLayout layout_;
