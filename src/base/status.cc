@@ -17,6 +17,7 @@ Code code_of_errno(int error_number) {
   switch (error_number) {
     case ENOSPC:
     case EDQUOT:
+    case EFBIG:
       return Code::kNoSpace;
     case EACCES:
     case EPERM:

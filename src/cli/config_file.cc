@@ -8,13 +8,14 @@
 
 #include <charconv>
 #include <fstream>
-#include <sstream>
 
 #include "base/utf8.h"
 #include "cli/settings.h"
 
 namespace steelyard::cli {
 namespace {
+
+constexpr std::size_t kConfigBytesMax = std::size_t{1} << 20;
 
 std::string place(const std::string& path, const toml::node& node) {
   return printable(path) + ":" + std::to_string(node.source().begin.line);
@@ -59,10 +60,16 @@ Result<std::vector<ConfigEntry>> read_config_file(const std::string& path) {
   errno = 0;
   std::ifstream file(path, std::ios::binary);
   if (!file) return errno_status(errno, "open", path);
-  std::ostringstream text;
-  text << file.rdbuf();
+  // A bound, since a device or a pipe need not end.
+  std::string text(kConfigBytesMax + 1, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
   if (file.bad()) return errno_status(EIO, "read", path);
-  const toml::parse_result parsed = toml::parse(text.str(), path);
+  text.resize(static_cast<std::size_t>(file.gcount()));
+  if (text.size() > kConfigBytesMax) {
+    return Status(Code::kInvalidArgument,
+                  printable(path) + " has more than " + std::to_string(kConfigBytesMax) + " bytes; wanted a TOML file");
+  }
+  const toml::parse_result parsed = toml::parse(text, path);
   if (!parsed) {
     const auto& error = parsed.error();
     return Status(Code::kInvalidArgument, printable(path) + ":" + std::to_string(error.source().begin.line) + ":" +

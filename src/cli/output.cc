@@ -74,6 +74,8 @@ void prepare_standard_files() {
   struct sigaction act {};
   act.sa_handler = SIG_IGN;
   sigaction(SIGPIPE, &act, nullptr);
+  // A file that reaches the process's limit is an error of that write, with a message, not the end.
+  sigaction(SIGXFSZ, &act, nullptr);
 }
 
 Status Output::write_through(ByteView bytes) {

@@ -143,3 +143,8 @@ def test_defaults_ignore_what_is_set(steelyard):
     out = steelyard("config", "show", "--defaults", "--jobs", "9").stdout
     assert "the number of cores" in out
     assert "jobs=9" in steelyard("config", "show", "-q", "--jobs", "9").lines
+
+
+def test_a_config_without_end_is_refused(steelyard):
+    error = steelyard.error("list", "--config", "/dev/zero", code=2, timeout=20)
+    assert "/dev/zero" in error["message"] and "TOML" in error["message"]
