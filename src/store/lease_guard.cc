@@ -20,7 +20,13 @@ Result<std::unique_ptr<LeaseGuard>> LeaseGuard::acquire(Context& context, const 
   command.ttl_ms = context.options.lease_ttl_ms;
   command.allow_degraded = allow_degraded;
   command.process = context.runtime.self();
-  SY_ASSIGN_OR_RETURN(metadata::Answer answer, context.catalog.acquire_lease(command));
+  auto granted = context.catalog.acquire_lease(command);
+  if (granted.code() == Code::kNoSpace) {
+    // A full disk must not take away what is there to read; as with a read-only store, every block is checked anyway.
+    log_warning("read without a lease: {}", granted.status().message());
+    return guard;
+  }
+  SY_ASSIGN_OR_RETURN(metadata::Answer answer, std::move(granted));
   guard->lease_id_ = std::move(answer.lease).value().lease_id;
   if (Status status = ensure_committed_marker(context.cold, record); !status.ok()) {
     log_info("the committed marker is missing and could not be written: {}", status.to_string());

@@ -26,9 +26,11 @@ Result<std::string> read_manifest_bytes(tiers::Tier& tier, const tiers::AttemptN
 Result<formats::StoredManifest> load_manifest(tiers::Tier& tier, const metadata::RevisionRecord& record) {
   auto bytes = read_manifest_bytes(tier, attempt_of(record));
   if (!bytes.ok()) {
-    const Code code = bytes.code() == Code::kNotFound ? Code::kCorrupt : bytes.code();
-    return Status(code, fmt::format("manifest {}: {}", record.manifest_key, bytes.status().message()),
-                  "run `steelyard verify` to record the damage");
+    const std::string message = fmt::format("manifest {}: {}", record.manifest_key, bytes.status().message());
+    // Only an absent or damaged one is damage; what could not be read now may be intact.
+    const bool damaged = bytes.code() == Code::kNotFound || bytes.code() == Code::kCorrupt;
+    return damaged ? Status(Code::kCorrupt, message, "run `steelyard verify` to record the damage")
+                   : Status(bytes.code(), message, bytes.status().hint());
   }
   const std::string found = hash::sha256_hex(*bytes);
   if (found != record.summary.manifest_sha256) {

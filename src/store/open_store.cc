@@ -47,6 +47,18 @@ Status check_is_folder(const std::string& path) {
   return {Code::kInvalidArgument, fmt::format("the store path {} is not a folder", path), "name a folder with --store"};
 }
 
+/// SQLite refuses longer names of files, with an error that does not say so.
+Status check_length(const Paths& paths) {
+  constexpr std::size_t kCatalogPathBytesMax = 480;
+  std::error_code error;
+  const std::string catalog = fs::weakly_canonical(fs::absolute(paths.catalog, error), error).native();
+  if (catalog.size() <= kCatalogPathBytesMax) return {};
+  return {Code::kInvalidArgument,
+          fmt::format("the catalog's path would have {} bytes ({}); at most {} are possible", catalog.size(), catalog,
+                      kCatalogPathBytesMax),
+          "name a store with a shorter path; --cold-path may be longer"};
+}
+
 Status no_store(const Paths& paths) {
   return {Code::kNotFound, fmt::format("there is no store at {}", paths.store),
           "`steelyard import` makes one; --store names another"};
@@ -60,6 +72,11 @@ Status no_catalog(const Paths& paths) {
 }
 
 Result<std::optional<std::string>> cold_id(const std::string& path) {
+  struct stat info {};
+  if (stat(path.c_str(), &info) == 0 && !S_ISDIR(info.st_mode)) {
+    return Status(Code::kInvalidArgument, fmt::format("the cold tier {} is not a folder", path),
+                  "name a folder with --cold-path, or restore the store's own");
+  }
   auto id = tiers::directory_store_id(path);
   if (id.ok()) return std::optional(std::move(id).value());
   if (id.code() == Code::kNotFound) return std::optional<std::string>();
@@ -116,6 +133,14 @@ Result<StoreParts> create_new(Runtime& runtime, const StoreOptions& options, con
 Result<StoreParts> open_parts(Runtime& runtime, const StoreOptions& options, OpenMode mode) {
   const Paths paths = paths_of(options);
   SY_RETURN_IF_ERROR(check_is_folder(paths.store));
+  SY_RETURN_IF_ERROR(check_length(paths));
+  const bool has_epoch = !runtime.epoch().empty();
+  if (!has_epoch && mode != OpenMode::kRead) {
+    return Status(
+        Code::kUnavailable,
+        "the boot id of this kernel cannot be read from /proc; without it no lease and no writer can be judged",
+        "mount /proc; list, inspect, verify, materialize and cat work without it");
+  }
   SY_ASSIGN_OR_RETURN(const bool has_catalog, exists(paths.catalog));
   SY_ASSIGN_OR_RETURN(const auto id, cold_id(paths.cold));
   if (has_catalog && !id) {
@@ -133,7 +158,7 @@ Result<StoreParts> open_parts(Runtime& runtime, const StoreOptions& options, Ope
     if (mode != OpenMode::kCreate) return no_store(paths);
     return create_new(runtime, options, paths);
   }
-  const bool writable = access(paths.store.c_str(), W_OK) == 0 && access(paths.catalog.c_str(), W_OK) == 0;
+  const bool writable = has_epoch && access(paths.store.c_str(), W_OK) == 0 && access(paths.catalog.c_str(), W_OK) == 0;
   if (!writable && mode != OpenMode::kRead) {
     return Status(Code::kUnauthorized, fmt::format("the store at {} is read-only for this user", paths.store),
                   "list, inspect, verify, materialize and cat work; writing needs permission on the store's folder");

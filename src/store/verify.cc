@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "base/limits.h"
+#include "base/log.h"
 #include "formats/identity.h"
 #include "hash/sha256.h"
 #include "store/damage_map.h"
@@ -203,6 +204,10 @@ Result<metadata::RevisionRecord> publish(Context& context, metadata::RevisionRec
   for (int tries = 0;; ++tries) {
     command.observed_generation = record.metadata_generation;
     auto reconciled = context.catalog.reconcile_weight_revision(command);
+    if (reconciled.code() == Code::kNoSpace) {
+      log_warning("what was found could not be recorded: {}", reconciled.status().message());
+      return record;
+    }
     if (reconciled.ok() || reconciled.code() != Code::kStaleGeneration || tries == 3) return reconciled;
     SY_ASSIGN_OR_RETURN(record, context.catalog.get_weight_revision(record.identity));
   }

@@ -215,7 +215,7 @@ Status check_database(Connection& connection, const std::string& store_id) {
   const std::string found(cursor.blob(0));
   if (found != store_id) {
     return Status(Code::kCorrupt, connection.path() + ": belongs to store " + found + ", wanted " + store_id,
-                  "put the catalog of this store back; a catalog cannot be moved between stores");
+                  "put the catalog of this store back, or set --cold-path to the cold tier that it belongs to");
   }
   return Status();
 }
