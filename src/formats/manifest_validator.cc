@@ -5,10 +5,10 @@
 #include "base/limits.h"
 #include "base/utf8.h"
 #include "formats/checkpoint_files.h"
-#include "formats/fragment_boxes.h"
 #include "formats/manifest_fields.h"
 #include "formats/safetensors.h"
 #include "formats/stored_manifest.h"
+#include "geometry/box.h"
 
 namespace steelyard::formats {
 namespace {
@@ -293,7 +293,10 @@ class Validator {
       }
       if (Problem problem = fragment(row, group[k])) return path + *problem;
     }
-    if (const auto pair = find_overlap(group)) {
+    std::vector<geometry::Box> boxes;
+    boxes.reserve(group.size());
+    for (const FragmentEntry& entry : group) boxes.push_back({entry.global_offset, entry.local_shape});
+    if (const auto pair = geometry::find_overlap(boxes)) {
       return element("fragments", first + pair->second) + ": overlaps " + element("fragments", first + pair->first) +
              " of the tensor " + quoted(id);
     }

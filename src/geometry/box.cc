@@ -72,33 +72,11 @@ std::size_t sweep_dimension(std::size_t rank, std::span<const Box> boxes) {
   return best;
 }
 
-/// The first pair (by the second index, then the first) that shares an element.
-std::optional<CoverProblem> find_overlap(std::size_t rank, std::span<const Box> boxes) {
-  std::vector<std::size_t> order;
-  for (std::size_t i = 0; i < boxes.size(); ++i) {
-    if (!is_empty(boxes[i])) order.push_back(i);
+bool share_an_element(const Box& a, const Box& b) {
+  for (std::size_t d = 0; d < a.rank(); ++d) {
+    if (a.offset[d] >= b.offset[d] + b.extent[d] || b.offset[d] >= a.offset[d] + a.extent[d]) return false;
   }
-  const std::size_t along = rank == 0 ? 0 : sweep_dimension(rank, boxes);
-  const auto begin_of = [&](std::size_t i) { return rank == 0 ? 0 : boxes[i].offset[along]; };
-  const auto end_of = [&](std::size_t i) { return rank == 0 ? 1 : begin_of(i) + boxes[i].extent[along]; };
-  std::sort(order.begin(), order.end(),
-            [&](std::size_t a, std::size_t b) { return std::pair(begin_of(a), a) < std::pair(begin_of(b), b); });
-
-  std::optional<CoverProblem> found;
-  std::vector<std::size_t> open;  // boxes that reach to where the sweep is
-  for (const std::size_t next : order) {
-    std::erase_if(open, [&](std::size_t i) { return end_of(i) <= begin_of(next); });
-    for (const std::size_t other : open) {
-      const std::size_t first = std::min(next, other);
-      const std::size_t second = std::max(next, other);
-      if (found && std::pair(found->second, found->first) < std::pair(second, first)) continue;
-      if (auto both = intersection(boxes[first], boxes[second])) {
-        found = CoverProblem{CoverProblem::Kind::kOverlap, *std::move(both), first, second};
-      }
-    }
-    open.push_back(next);
-  }
-  return found;
+  return true;
 }
 
 }  // namespace
@@ -240,13 +218,46 @@ std::vector<Box> missing(const Box& target, std::span<const Box> boxes) {
   return left;
 }
 
+std::optional<std::pair<std::size_t, std::size_t>> find_overlap(std::span<const Box> boxes) {
+  std::vector<std::size_t> order;
+  for (std::size_t i = 0; i < boxes.size(); ++i) {
+    check_ranks(boxes[i].rank(), boxes[0].rank());
+    if (!is_empty(boxes[i])) order.push_back(i);
+  }
+  if (order.size() < 2) return std::nullopt;
+  const std::size_t rank = boxes[0].rank();
+  const std::size_t along = sweep_dimension(rank, boxes);
+  const auto begin_of = [&](std::size_t i) { return rank == 0 ? 0 : boxes[i].offset[along]; };
+  const auto end_of = [&](std::size_t i) { return rank == 0 ? 1 : begin_of(i) + boxes[i].extent[along]; };
+  std::sort(order.begin(), order.end(),
+            [&](std::size_t a, std::size_t b) { return std::pair(begin_of(a), a) < std::pair(begin_of(b), b); });
+
+  std::optional<std::pair<std::size_t, std::size_t>> found;
+  const auto comes_too_late = [&](std::size_t i) { return found && i > found->second; };
+  std::vector<std::size_t> open;  // boxes that reach to where the sweep is, disjoint but for what comes too late
+  for (const std::size_t next : order) {
+    if (comes_too_late(next)) continue;
+    std::erase_if(open, [&](std::size_t i) { return end_of(i) <= begin_of(next) || comes_too_late(i); });
+    for (const std::size_t other : open) {
+      const std::pair<std::size_t, std::size_t> pair = std::minmax(next, other);
+      if (found && std::pair(found->second, found->first) < std::pair(pair.second, pair.first)) continue;
+      if (share_an_element(boxes[next], boxes[other])) found = pair;
+    }
+    open.push_back(next);
+  }
+  return found;
+}
+
 std::optional<CoverProblem> check_exact_cover(const Box& target, std::span<const Box> boxes) {
-  std::int64_t held = 0;
   for (std::size_t i = 0; i < boxes.size(); ++i) {
     if (!contains(target, boxes[i])) return CoverProblem{CoverProblem::Kind::kOutside, boxes[i], i, i};
   }
-  if (auto overlap = find_overlap(target.rank(), boxes)) return overlap;
+  if (const auto pair = find_overlap(boxes)) {
+    return CoverProblem{CoverProblem::Kind::kOverlap, *intersection(boxes[pair->first], boxes[pair->second]),
+                        pair->first, pair->second};
+  }
   // Disjoint and inside: their volumes add up to no more than the target's.
+  std::int64_t held = 0;
   for (const Box& box : boxes) held += volume(box);
   if (held == volume(target)) return std::nullopt;
   return CoverProblem{CoverProblem::Kind::kMissing, missing(target, boxes).front(), 0, 0};

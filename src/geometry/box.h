@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/status.h"
@@ -58,6 +59,12 @@ std::vector<std::int64_t> element_position(std::span<const std::int64_t> shape, 
 /// The part of `target` that `boxes` leave out, as disjoint boxes in row-major order of their first elements. Boxes may
 /// overlap each other and reach beyond the target.
 std::vector<Box> missing(const Box& target, std::span<const Box> boxes);
+
+/// Two boxes of one list that share an element, the smaller index first: of all pairs that with the smallest second
+/// index, and of those the smallest first. Absent when all are disjoint. Empty boxes share nothing. The boxes are swept
+/// along the dimension in which they begin at the most places: n of them, at most k of which meet there, cost n * k
+/// comparisons.
+std::optional<std::pair<std::size_t, std::size_t>> find_overlap(std::span<const Box> boxes);
 
 /// How a set of boxes fails to be an exact cover of a target.
 struct CoverProblem {
