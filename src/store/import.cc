@@ -12,6 +12,7 @@
 #include "hash/sha256.h"
 #include "store/committed_marker.h"
 #include "store/import_layout.h"
+#include "store/lease_guard.h"
 #include "store/manifest_file.h"
 #include "store/overlap.h"
 #include "store/payload_pipeline.h"
@@ -51,9 +52,7 @@ class Import {
 
  private:
   Status plan() {
-    ProgressMeter scan(context_.runtime, observer_, "scan", 0, source_.files().size());
     SY_ASSIGN_OR_RETURN(plan_, formats::plan_checkpoint(source_.files(), reader_of(source_), request_.checkpoint));
-    scan.finish();
     SY_RETURN_IF_ERROR(check_apart());
     for (const std::string& warning : plan_.warnings) observer_.warning(warning);
     SY_ASSIGN_OR_RETURN(chunk_bytes_, choose_chunk_bytes());
@@ -81,7 +80,10 @@ class Import {
     }
     SY_ASSIGN_OR_RETURN(const auto records, context_.catalog.list_lineage(lineage_of(request_.target)));
     for (auto record = records.rbegin(); record != records.rend(); ++record) {
-      if (record->availability != metadata::Availability::kReady) continue;
+      if (record->availability != metadata::Availability::kReady &&
+          record->availability != metadata::Availability::kDegraded) {
+        continue;
+      }
       const auto manifest = load_manifest(context_.cold, *record);
       if (manifest.ok()) return manifest->chunk_bytes;
     }
@@ -94,7 +96,7 @@ class Import {
     command.weight_generation = request_.target.ref.weight_generation;
     command.token = context_.runtime.random_hex(16);
     command.process = context_.runtime.self();
-    command.holder = fmt::format("{} (pid {})", command.process.host, command.process.pid);
+    command.holder = holder_of(context_.runtime);
     command.ttl_ms = context_.options.writer_ttl_ms;
     command.expected.payload_count = layout_.objects.size();
     command.expected.logical_bytes = plan_.logical_bytes;
@@ -164,8 +166,12 @@ class Import {
   /// Where the source might not fit, finds out how much of it the tier really lacks before a byte is written.
   Status check_space() {
     SY_ASSIGN_OR_RETURN(const std::uint64_t available, context_.cold.available_bytes());
-    if (plan_.logical_bytes <= available) return {};
-    ProgressMeter progress(context_.runtime, observer_, "scan", plan_.logical_bytes, plan_.files.size());
+    const bool fits = plan_.logical_bytes <= available;
+    ProgressMeter progress(context_.runtime, observer_, "scan", fits ? 0 : plan_.logical_bytes, plan_.files.size());
+    if (fits) {
+      progress.finish();
+      return {};
+    }
     PayloadPipeline pipeline(context_, source_, plan_, layout_, attempt_, {.link_only = true}, stop_, progress);
     SY_RETURN_IF_ERROR(pipeline.run());
     progress.finish();

@@ -1,5 +1,7 @@
 #include "store/verify.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <atomic>
 #include <memory>
@@ -97,6 +99,7 @@ class Verification {
     std::vector<std::string> keys;
     for (const std::uint32_t object : damaged_) keys.push_back(formats::payload_key(manifest_.identity, object));
     std::sort(keys.begin(), keys.end());
+    keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
     return keys;
   }
   std::size_t missing_objects() const { return missing_; }
@@ -143,6 +146,7 @@ class Verification {
       if (piece.last_of_segment && job.whole_objects) {
         const std::uint32_t object = job.segments[piece.segment].object;
         const Digest found = object_sha.finish();
+        SY_RETURN_IF_ERROR(check_size(object));
         if (same_digest) file_digest_ok(job, found, file_is_whole);
         if (found != manifest_.objects[object].sha256) {
           add({ProblemKind::kObjectChecksum, object, std::nullopt, "sha256 " + manifest_.objects[object].sha256.hex(),
@@ -153,6 +157,18 @@ class Verification {
     }
     if (!same_digest) file_digest_ok(job, file_sha.finish(), file_is_whole);
     progress_.add_file();
+    return {};
+  }
+
+  /// A read ends where the manifest says; what lies behind is seen only here.
+  Status check_size(std::uint32_t object) {
+    const std::uint64_t wanted = manifest_.objects[object].bytes;
+    const auto stat = context_.cold.stat(payload_of(attempt_, object));
+    if (stat.ok() && stat->bytes == wanted) return {};
+    // Gone since it was read: the next verify tells.
+    if (!stat.ok()) return stat.code() == Code::kNotFound ? Status() : stat.status();
+    add({ProblemKind::kObjectSize, object, std::nullopt, fmt::format("{} bytes", wanted),
+         fmt::format("{} bytes", stat->bytes)});
     return {};
   }
 
