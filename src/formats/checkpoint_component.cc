@@ -61,6 +61,7 @@ class Settler {
     }
     SY_RETURN_IF_ERROR(choose_indexes());
     for (const CheckpointIndex* index : chosen_) SY_RETURN_IF_ERROR(check_presence(*index));
+    SY_RETURN_IF_ERROR(refuse_empty_index());
     if (!chosen_.empty()) {
       SY_RETURN_IF_ERROR(apply_indexes());
       judge_strays();
@@ -159,6 +160,20 @@ class Settler {
                           printable(index.path()), deselected.size(), index.shards().size(),
                           deselected.size() == 1 ? "is" : "are", joined_names(deselected)),
               "take them too, or leave out the index or pass --ignore-index for a part of the checkpoint"};
+    }
+    return {};
+  }
+
+  /// An index without tensors beside files that have some would publish none of them.
+  Status refuse_empty_index() {
+    const auto is_empty = [](const CheckpointIndex* index) { return index->size() == 0; };
+    if (chosen_.empty() || !std::ranges::all_of(chosen_, is_empty)) return {};
+    for (const ComponentFile* file : holders()) {
+      if (file->header.tensors.empty()) continue;
+      return {Code::kCorrupt,
+              fmt::format("{}: weight_map names no tensor, but {} holds {}", printable(chosen_.front()->path()),
+                          printable(file->path), file->header.tensors.size()),
+              fmt::format("fetch the index again; {}", kStale)};
     }
     return {};
   }

@@ -214,6 +214,18 @@ TEST_F(Checkpoint, StaleIndexThatNamesNothing) {
   EXPECT_THAT(paths(good_plan()), ElementsAre("model.safetensors", "model.safetensors.index.json"));
 }
 
+TEST_F(Checkpoint, AnIndexThatNamesNoTensorIsNoAuthority) {
+  put_shard("model.safetensors", {"a", "b"});
+  put_index("model.safetensors.index.json", {});
+  const Status status = refusal();
+  EXPECT_EQ(status.code(), Code::kCorrupt);
+  EXPECT_THAT(status.message(), HasSubstr("model.safetensors.index.json: weight_map names no tensor, but "
+                                          "model.safetensors holds 2"));
+  EXPECT_THAT(status.hint(), HasSubstr("--ignore-index"));
+  put_shard("model.safetensors", {});
+  EXPECT_TRUE(plan().ok());
+}
+
 TEST_F(Checkpoint, AnyIndexNameCounts) {
   put_shard("consolidated-1.safetensors", {"a"});
   put_shard("stray.safetensors", {"q"});

@@ -303,6 +303,34 @@ std::string_view base_name(std::string_view path) {
   return path.substr(path.rfind('/') + 1);
 }
 
+/// The commit in a file of `refs/`; empty when there is none to read.
+std::string commit_of(const UniqueFd& ref) {
+  std::array<char, 256> text{};
+  const ssize_t bytes = ref.valid() ? ::pread(ref.get(), text.data(), text.size(), 0) : 0;
+  std::string content(text.data(), bytes < 0 ? 0 : static_cast<std::size_t>(bytes));
+  while (!content.empty() && (content.back() == '\n' || content.back() == '\r' || content.back() == ' ')) {
+    content.pop_back();
+  }
+  return content;
+}
+
+/// A whole repository of a hub cache has each file twice, as blob and as link, and perhaps several commits.
+Status refuse_hub_repository(const std::string& path, int fd) {
+  const Result<std::string> real = real_path(fd, printable(path));
+  if (!real.ok() || !base_name(*real).starts_with("models--")) return {};
+  for (const char* part : {"blobs", "snapshots"}) {
+    struct stat status {};
+    if (::fstatat(fd, part, &status, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISDIR(status.st_mode)) return {};
+  }
+  std::string commit = commit_of(open_below(fd, "refs/main", O_RDONLY | O_NONBLOCK | O_NOCTTY | O_NOFOLLOW));
+  if (commit.empty()) commit = "COMMIT";
+  return {Code::kInvalidArgument,
+          fmt::format("{}: a repository of a hub cache, which has each file twice and may have several commits; wanted "
+                      "one of its snapshots",
+                      printable(path)),
+          fmt::format("name the snapshot: {}", shown_path(path, "snapshots/" + commit))};
+}
+
 /// The lines of `refs/` whose content is `revision`: the ref's name may have several parts (`pr/1`).
 std::optional<std::string> ref_of(const HubPlace& hub) {
   std::vector<std::string> pending = {""};
@@ -322,13 +350,7 @@ std::optional<std::string> ref_of(const HubPlace& hub) {
       if (!fd.valid() || ::fstat(fd.get(), &status) != 0) continue;
       if (S_ISDIR(status.st_mode)) pending.push_back(relative);
       if (!S_ISREG(status.st_mode)) continue;
-      std::array<char, 256> text{};
-      const ssize_t bytes = ::pread(fd.get(), text.data(), text.size(), 0);
-      std::string_view content(text.data(), bytes < 0 ? 0 : static_cast<std::size_t>(bytes));
-      while (!content.empty() && (content.back() == '\n' || content.back() == '\r' || content.back() == ' ')) {
-        content.remove_suffix(1);
-      }
-      if (content == hub.revision && is_valid_utf8(relative)) names.push_back(relative);
+      if (commit_of(fd) == hub.revision && is_valid_utf8(relative)) names.push_back(relative);
     }
   }
   if (names.empty()) return std::nullopt;
@@ -373,7 +395,10 @@ Result<SourceTree> scan_source(const std::string& path, bool follow_links) {
   }
   struct stat status {};
   if (::fstat(fd.get(), &status) != 0) return errno_status(errno, "fstat", shown);
-  if (S_ISDIR(status.st_mode)) return Walker(path, follow_links).walk(std::move(fd));
+  if (S_ISDIR(status.st_mode)) {
+    SY_RETURN_IF_ERROR(refuse_hub_repository(path, fd.get()));
+    return Walker(path, follow_links).walk(std::move(fd));
+  }
   if (!S_ISREG(status.st_mode)) {
     return Status(Code::kInvalidArgument, fmt::format("{}: neither a folder nor a regular file", shown),
                   "name a checkpoint folder or a weight file");

@@ -317,6 +317,18 @@ TEST_F(HubSnapshot, DeletedBlobIsADanglingLink) {
   EXPECT_EQ(refusal().code(), Code::kCorrupt);
 }
 
+TEST_F(HubSnapshot, TheWholeRepositoryIsRefusedNamingASnapshot) {
+  const fs::path snapshot = root_;
+  root_ = repository_;
+  EXPECT_EQ(refusal().code(), Code::kInvalidArgument);
+  EXPECT_THAT(refusal().hint(), HasSubstr((repository_ / "snapshots/COMMIT").string()));
+  write(repository_ / "refs/main", "abc123\n");
+  EXPECT_THAT(refusal().message(), HasSubstr("each file twice"));
+  EXPECT_THAT(refusal().hint(), HasSubstr(snapshot.string()));
+  fs::remove_all(repository_ / "blobs");
+  EXPECT_EQ(refusal().code(), Code::kCorrupt) << "a folder of that name alone is no such repository; its links dangle";
+}
+
 TEST_F(HubSnapshot, DefaultName) {
   DefaultName name = default_name(root_);
   EXPECT_EQ(name.resource_id, "org/big--name");
