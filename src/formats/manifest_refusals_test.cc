@@ -270,7 +270,7 @@ INSTANTIATE_TEST_SUITE_P(
                 }),
          "tensors[2].aliases[1]"},
         {"ShapeNegative", tensor(3, [](TensorRow& r) { r.shape = kNegativeShape; }), "tensors[3].shape[0]: found -1"},
-        {"ShapeOverflows", tensor(3, [](TensorRow& r) { r.shape = kHugeShape; }), "tensors[3].shape: the product"},
+        {"ShapeOverflows", tensor(3, [](TensorRow& r) { r.shape = kHugeShape; }), "tensors[3].shape: size"},
         {"BitsOverflow", tensor(2, [](TensorRow& r) { r.shape = kManyBits; }), "tensors[2]: its size in bits"},
         {"BitsNoBytes", tensor(2, [](TensorRow& r) { r.dtype = "F4", r.shape = kThree; }),
          "tensors[2]: 12 bits of \"F4\""},

@@ -34,18 +34,6 @@ Problem bad_utf8(std::string_view path, std::string_view text) {
   return std::string(path) + ": found " + quoted(text) + "; wanted valid UTF-8";
 }
 
-/// Product of the extents; absent when it does not fit. A zero anywhere makes it zero.
-std::optional<std::uint64_t> element_count(std::span<const std::int64_t> shape) {
-  if (std::ranges::find(shape, 0) != shape.end()) return 0;
-  std::uint64_t count = 1;
-  for (const std::int64_t extent : shape) {
-    const auto product = checked_mul(count, static_cast<std::uint64_t>(extent));
-    if (!product) return std::nullopt;
-    count = *product;
-  }
-  return count;
-}
-
 class Validator {
  public:
   explicit Validator(const StoredManifest& manifest) : manifest_(manifest) {}
@@ -194,22 +182,18 @@ class Validator {
     return {};
   }
 
-  /// Bytes of `shape` elements of the dtype; absent where the dtype is not known, a problem where they do not fit.
-  Problem size_of(const std::string& path, std::string_view dtype, std::span<const std::int64_t> shape,
-                  std::uint64_t bytes) {
+  /// `bytes` are those of `elements` elements, where the dtype is a known one. Paths are relative to their owner.
+  Problem size_of(std::string_view dtype, std::int64_t elements, std::uint64_t bytes) {
     if (dtype != last_dtype_) {
       last_dtype_ = dtype;
       last_bits_ = dtype_bits(dtype);
     }
-    const auto count = element_count(shape);
-    if (!count) return path + ": the product of its extents does not fit 64 bits";
     if (!last_bits_) return {};
-    const auto bits = checked_mul<std::uint64_t>(*count, *last_bits_);
-    if (!bits) return path + ": its size in bits does not fit 64 bits";
-    if (*bits % 8 != 0)
-      return path + ": " + std::to_string(*bits) + " bits of " + quoted(dtype) + " are no whole bytes";
+    const auto bits = checked_mul<std::uint64_t>(static_cast<std::uint64_t>(elements), *last_bits_);
+    if (!bits) return ": its size in bits does not fit 64 bits";
+    if (*bits % 8 != 0) return ": " + std::to_string(*bits) + " bits of " + quoted(dtype) + " are no whole bytes";
     if (bytes == *bits / 8) return {};
-    return differs(path + ".bytes", bytes, *bits / 8, "the size of its shape in " + quoted(dtype));
+    return differs(".bytes", bytes, *bits / 8, "the size of its shape in " + quoted(dtype));
   }
 
   Problem tensors() {
@@ -249,10 +233,11 @@ class Validator {
         return "." + element("shape", k) + ": found " + std::to_string(row.shape[k]) + "; wanted at least 0";
       }
     }
-    if (!element_count(row.shape)) return ".shape: the product of its extents does not fit 64 bits";
+    const Result<std::int64_t> elements = geometry::checked_volume(row.shape);
+    if (!elements.ok()) return ".shape: " + elements.status().message();
     if (!row.place) return {};
     if (Problem problem = place({}, row.place->run, row.place->offset, row.place->bytes)) return problem;
-    return size_of({}, row.dtype, row.shape, row.place->bytes);
+    return size_of(row.dtype, *elements, row.place->bytes);
   }
 
   Problem fragments() {
@@ -266,7 +251,8 @@ class Validator {
     }
     for (std::size_t i = 0; i < manifest_.tensors.size(); ++i) {
       if (cut[i] || manifest_.tensors.has_place(i)) continue;
-      if (element_count(manifest_.tensors.row(i).shape) == 0) continue;
+      const std::span<const std::int64_t> shape = manifest_.tensors.row(i).shape;
+      if (std::ranges::find(shape, 0) != shape.end()) continue;
       return element("tensors", i) + ": has no place; wanted bytes, offset and run, or fragments";
     }
     return {};
@@ -328,7 +314,7 @@ class Validator {
       }
     }
     if (Problem problem = place({}, fragment.place.run, fragment.place.offset, fragment.place.bytes)) return problem;
-    return size_of({}, row.dtype, fragment.local_shape, fragment.place.bytes);
+    return size_of(row.dtype, geometry::checked_volume(fragment.local_shape).value(), fragment.place.bytes);
   }
 
   const StoredManifest& manifest_;

@@ -12,6 +12,7 @@
 #include "base/utf8.h"
 #include "formats/json_cursor.h"
 #include "formats/name_index.h"
+#include "geometry/box.h"
 
 namespace steelyard::formats {
 namespace {
@@ -196,6 +197,7 @@ class HeaderParser {
     }
     const auto text = cursor_.string(entry.dtype_scratch);
     if (!text.ok()) return placed_in(entry.name, text.status());
+    if (text->empty()) return bad_tensor(entry.name, "dtype is empty");
     entry.dtype = *text;
     return {};
   }
@@ -246,6 +248,10 @@ class HeaderParser {
     if (const auto bits = dtype_bits(entry.dtype)) {
       SY_RETURN_IF_ERROR(check_size(entry, *bits, bytes));
     } else {
+      const Result<std::int64_t> elements = geometry::checked_volume(entry.shape);
+      if (!elements.ok()) {
+        return bad_tensor(entry.name, fmt::format("shape {}: {}", shown(entry.shape), elements.status().message()));
+      }
       auto& [count, first] = unknown_[std::string(entry.dtype)];
       if (count++ == 0) first = std::string(entry.name);
     }

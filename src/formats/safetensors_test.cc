@@ -78,6 +78,20 @@ TEST(Safetensors, UnknownDtypeIsKeptAsOpaqueBytesWithOneWarning) {
               ElementsAre("x.safetensors: unknown dtype \"F8_XYZ\" of 2 tensors (first a); kept as opaque bytes"));
 }
 
+TEST(Safetensors, AnUnknownDtypeExcusesNoShapeThatOverflowsAndNoEmptyName) {
+  // What the stored manifest cannot hold is refused here, before any byte of the checkpoint was stored.
+  const std::int64_t large = std::int64_t{1} << 40;
+  for (const std::vector<std::int64_t>& shape : {std::vector<std::int64_t>{large, large}, {0, large, large}}) {
+    const auto header = parse_file(test_file({{"a", "F8_XYZ", shape, 7}}));
+    EXPECT_EQ(header.code(), Code::kCorrupt);
+    EXPECT_THAT(header.status().message(), HasSubstr("tensor a: shape ["));
+    EXPECT_THAT(header.status().message(), HasSubstr("more elements than 63 bits count"));
+  }
+  const auto header = parse_file(test_file({{"a", "", {1}, 1}}));
+  EXPECT_EQ(header.code(), Code::kCorrupt);
+  EXPECT_THAT(header.status().message(), HasSubstr("tensor a: dtype is empty"));
+}
+
 TEST(Safetensors, ManyUnknownDtypesGiveFewWarnings) {
   std::vector<TestTensor> tensors;
   for (int i = 0; i < 100; ++i) tensors.push_back({std::to_string(i), "NEW" + std::to_string(i), {1}, 1});
