@@ -1,0 +1,141 @@
+#include "store/open_store.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "tiers/directory/test_folder.h"
+#include "tiers/open.h"
+
+namespace steelyard::store {
+namespace {
+
+namespace fs = std::filesystem;
+
+class OpenStoreTest : public testing::Test {
+ protected:
+  OpenStoreTest() { options_.path = root_.path() + "/a/store"; }
+
+  Result<StoreParts> open(OpenMode mode) { return open_parts(runtime_, options_, mode); }
+  std::string cold() const { return options_.cold_path.empty() ? options_.path + "/cold" : options_.cold_path; }
+
+  tiers::TestFolder root_;
+  tiers::FaultRuntime runtime_;
+  StoreOptions options_;
+};
+
+TEST_F(OpenStoreTest, OnlyCreateMakesAStore) {
+  for (const OpenMode mode : {OpenMode::kRead, OpenMode::kWrite}) {
+    const auto parts = open(mode);
+    EXPECT_EQ(parts.code(), Code::kNotFound);
+    EXPECT_NE(parts.status().message().find(options_.path), std::string::npos);
+  }
+  EXPECT_TRUE(fs::is_empty(root_.path()));
+  const auto made = open(OpenMode::kCreate);
+  ASSERT_TRUE(made.ok()) << made.status().to_string();
+  EXPECT_FALSE(made->read_only);
+  const auto again = open(OpenMode::kRead);
+  ASSERT_TRUE(again.ok());
+  EXPECT_EQ(again->store_id, made->store_id);
+}
+
+TEST_F(OpenStoreTest, AFileInTheWayIsNamed) {
+  std::ofstream(root_.path() + "/a") << "file";
+  EXPECT_EQ(open(OpenMode::kCreate).code(), Code::kInvalidArgument);
+  options_.path = root_.path() + "/a";
+  EXPECT_EQ(open(OpenMode::kCreate).code(), Code::kInvalidArgument);
+}
+
+TEST_F(OpenStoreTest, ACreatorThatDiedAfterTheColdTierIsFollowed) {
+  const std::string id(32, 'a');
+  tiers::DirectoryOptions cold_options;
+  cold_options.path = cold();
+  cold_options.store_id = id;
+  cold_options.create = true;
+  ASSERT_TRUE(tiers::open_directory(runtime_, cold_options).ok());
+  EXPECT_EQ(open(OpenMode::kRead).code(), Code::kNotFound);
+  const auto parts = open(OpenMode::kCreate);
+  ASSERT_TRUE(parts.ok()) << parts.status().to_string();
+  EXPECT_EQ(parts->store_id, id);
+}
+
+TEST_F(OpenStoreTest, TwoCreatorsMakeOneStore) {
+  std::string other_id;
+  bool inside = false;
+  runtime_.on("tier.before_store_file", [&] {
+    if (std::exchange(inside, true)) return;
+    const auto other = open_parts(real_runtime(), options_, OpenMode::kCreate);
+    ASSERT_TRUE(other.ok()) << other.status().to_string();
+    other_id = other->store_id;
+  });
+  const auto parts = open(OpenMode::kCreate);
+  ASSERT_TRUE(parts.ok()) << parts.status().to_string();
+  EXPECT_EQ(parts->store_id, other_id);
+}
+
+TEST_F(OpenStoreTest, ObjectsWithoutTheirCatalogAreNeverAnEmptyStore) {
+  {
+    const auto parts = open(OpenMode::kCreate);
+    ASSERT_TRUE(parts.ok());
+    ASSERT_TRUE(parts->cold->put_deleting(std::string(64, 'a')).ok());
+  }
+  fs::remove(options_.path + "/catalog.db");
+  fs::remove(options_.path + "/catalog.db-wal");
+  for (const OpenMode mode : {OpenMode::kRead, OpenMode::kWrite, OpenMode::kCreate}) {
+    const auto parts = open(mode);
+    EXPECT_EQ(parts.code(), Code::kUnavailable);
+    EXPECT_NE(parts.status().hint().find("recover"), std::string::npos) << parts.status().hint();
+  }
+  EXPECT_FALSE(fs::exists(options_.path + "/catalog.db"));
+}
+
+TEST_F(OpenStoreTest, ACatalogWithoutItsColdTierIsNotGivenANewOne) {
+  options_.cold_path = root_.path() + "/volume/cold";
+  ASSERT_TRUE(open(OpenMode::kCreate).ok());
+  fs::rename(root_.path() + "/volume", root_.path() + "/unmounted");
+  for (const OpenMode mode : {OpenMode::kRead, OpenMode::kCreate}) {
+    const auto parts = open(mode);
+    EXPECT_EQ(parts.code(), Code::kUnavailable);
+    EXPECT_NE(parts.status().message().find(options_.cold_path), std::string::npos);
+  }
+  EXPECT_FALSE(fs::exists(root_.path() + "/volume"));
+}
+
+TEST_F(OpenStoreTest, AnotherStoresColdTierIsRefused) {
+  options_.cold_path = root_.path() + "/cold";
+  ASSERT_TRUE(open(OpenMode::kCreate).ok());
+  const std::string first = options_.path;
+  options_.path = root_.path() + "/b/store";
+  options_.cold_path.clear();
+  ASSERT_TRUE(open(OpenMode::kCreate).ok());
+  options_.cold_path = root_.path() + "/cold";
+  const auto parts = open(OpenMode::kRead);
+  EXPECT_EQ(parts.code(), Code::kCorrupt) << parts.status().to_string();
+}
+
+TEST_F(OpenStoreTest, AFailureOnTheWayLeavesSomethingTheNextCallCompletes) {
+  for (const char* point : {"tier.mkdir", "tier.open_tmp", "tier.link"}) {
+    runtime_.disarm();
+    runtime_.arm(point, EIO);
+    EXPECT_FALSE(open(OpenMode::kCreate).ok()) << point;
+  }
+  runtime_.disarm();
+  EXPECT_TRUE(open(OpenMode::kCreate).ok());
+}
+
+TEST_F(OpenStoreTest, AColdTierOfNobodyIsNotTakenByASecondStore) {
+  // The cold tier is there with objects, the store's folder is new: its catalog is elsewhere.
+  options_.cold_path = root_.path() + "/cold";
+  {
+    const auto parts = open(OpenMode::kCreate);
+    ASSERT_TRUE(parts.ok());
+    ASSERT_TRUE(parts->cold->put_deleting(std::string(64, 'a')).ok());
+  }
+  options_.path = root_.path() + "/new";
+  EXPECT_EQ(open(OpenMode::kCreate).code(), Code::kUnavailable);
+  EXPECT_FALSE(fs::exists(root_.path() + "/new/catalog.db"));
+}
+
+}  // namespace
+}  // namespace steelyard::store
