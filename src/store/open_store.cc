@@ -1,5 +1,6 @@
 #include "store/open_store.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -8,7 +9,9 @@
 #include <filesystem>
 #include <optional>
 #include <system_error>
+#include <vector>
 
+#include "base/unique_fd.h"
 #include "oplog/open.h"
 #include "tiers/open.h"
 
@@ -109,10 +112,28 @@ Result<StoreParts> open_existing(Runtime& runtime, const StoreOptions& options, 
   return parts;
 }
 
-Result<StoreParts> create_new(Runtime& runtime, const StoreOptions& options, const Paths& paths) {
+/// Makes the folder and what is missing above it, durably: what is acknowledged in it later must not go with its name.
+Status make_folder(Runtime& runtime, const std::string& path) {
   std::error_code error;
-  fs::create_directories(paths.store, error);
-  if (error) return errno_status(error.value(), "mkdir", paths.store);
+  std::vector<fs::path> parents;
+  for (fs::path part = fs::absolute(path, error).lexically_normal(); !error && !fs::exists(part, error);) {
+    part = part.has_filename() ? part.parent_path() : part.parent_path().parent_path();
+    parents.push_back(part);
+  }
+  if (!error) fs::create_directories(path, error);
+  if (error) return errno_status(error.value(), "mkdir", path);
+  for (const fs::path& parent : parents) {
+    int number = runtime.point("store.sync_folder");
+    const UniqueFd fd(open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (number == 0 && (!fd.valid() || fsync(fd.get()) != 0)) number = errno;
+    // Some filesystems do not know fsync of a folder.
+    if (number != 0 && number != EINVAL) return errno_status(number, "fsync", parent.native());
+  }
+  return {};
+}
+
+Result<StoreParts> create_new(Runtime& runtime, const StoreOptions& options, const Paths& paths) {
+  SY_RETURN_IF_ERROR(make_folder(runtime, paths.store));
   tiers::DirectoryOptions cold;
   cold.path = paths.cold;
   cold.store_id = runtime.random_hex(16);

@@ -124,6 +124,19 @@ TEST_F(OpenStoreTest, AFailureOnTheWayLeavesSomethingTheNextCallCompletes) {
   EXPECT_TRUE(open(OpenMode::kCreate).ok());
 }
 
+TEST_F(OpenStoreTest, TheFoldersAboveANewStoreAreMadeDurable) {
+  runtime_.arm("store.sync_folder", EIO);
+  const auto failed = open(OpenMode::kCreate);
+  EXPECT_EQ(failed.code(), Code::kUnavailable);
+  EXPECT_NE(failed.status().message().find("fsync"), std::string::npos);
+  runtime_.disarm();
+  fs::remove_all(root_.path() + "/a");
+  const auto before = runtime_.passes("store.sync_folder");
+  options_.path += "/";
+  ASSERT_TRUE(open(OpenMode::kCreate).ok());
+  EXPECT_EQ(runtime_.passes("store.sync_folder") - before, 2U) << "of the folders that hold `a` and `store`";
+}
+
 TEST_F(OpenStoreTest, AColdTierOfNobodyIsNotTakenByASecondStore) {
   // The cold tier is there with objects, the store's folder is new: its catalog is elsewhere.
   options_.cold_path = root_.path() + "/cold";
