@@ -75,20 +75,24 @@ Status PlainFileWriter::write_staged(bool last) {
   }
   for (std::size_t done = 0; done < size;) {
     const int fault = runtime_->point("plain.write");
-    const ssize_t wrote =
-        fault != 0 ? (errno = fault, -1)
-                   : pwrite(fd_.get(), staging_.data() + done, size - done, static_cast<off_t>(written_ + done));
+    const std::size_t wanted = runtime_->point("plain.short_write") != 0 ? 1 : size - done;
+    const ssize_t wrote = fault != 0
+                              ? (errno = fault, -1)
+                              : pwrite(fd_.get(), staging_.data() + done, wanted, static_cast<off_t>(written_ + done));
     if (wrote < 0 && errno == EINTR) continue;
-    if (wrote < 0 && errno == EINVAL && direct_) {
+    if (wrote < 0 && (errno != EINVAL || !direct_)) return errno_status(errno, "write", name_);
+    if (wrote == 0) return {Code::kUnavailable, fmt::format("write {}: nothing was written", name_)};
+    const std::size_t gained = wrote < 0 ? 0 : static_cast<std::size_t>(wrote);
+    // Direct writes go on at whole pages. One that is refused, or ends inside the first page, goes past them.
+    if (!direct_ || done + gained == size) {
+      done += gained;
+    } else if (gained >= kAlignment) {
+      done += gained - gained % kAlignment;
+    } else {
       direct_ = false;
       size = staged_;
       if (fcntl(fd_.get(), F_SETFL, 0) != 0) return errno_status(errno, "fcntl", name_);
-      continue;
     }
-    if (wrote < 0) return errno_status(errno, "write", name_);
-    if (wrote == 0) return {Code::kUnavailable, fmt::format("write {}: nothing was written", name_)};
-    done += static_cast<std::size_t>(wrote);
-    if (direct_ && done < size && done % kAlignment != 0) done -= done % kAlignment;
   }
   written_ += staged_;
   staged_ = 0;

@@ -86,6 +86,14 @@ TEST_F(PlainFilesTest, AFilesystemThatRefusesDirectWritesIsWrittenThroughTheCach
   EXPECT_TRUE(read("x") == data);
 }
 
+TEST_F(PlainFilesTest, ShortWritesGoOn) {
+  const std::string data = pattern(kMiB + 5000);
+  runtime_.arm("plain.short_write", EIO, 5);
+  const Status status = write("x", data, kMiB, data.size());
+  ASSERT_TRUE(status.ok()) << status.to_string();
+  EXPECT_TRUE(read("x") == data);
+}
+
 TEST_F(PlainFilesTest, AnInterruptedWriteGoesOn) {
   const std::string data = pattern(2 * kMiB + 5);
   runtime_.arm("plain.write", EINTR, 3);
