@@ -333,16 +333,29 @@ EpochState take(const pb::EpochState& in, Problem& /*problem*/) {
 // --- bytes
 // ------------------------------------------------------------------------------------------------------------
 
+/// A message whose parts lie in one piece of memory, on the stack where they fit: decoding is what reads cost most.
+template <typename Message>
+class InArena {
+ public:
+  Message& operator*() { return *message_; }
+
+ private:
+  alignas(8) char first_block_[4096];
+  google::protobuf::Arena arena_{first_block_, sizeof first_block_};
+  Message* message_ = google::protobuf::Arena::CreateMessage<Message>(&arena_);
+};
+
 template <typename Message, typename Value>
 std::string encode(const Value& value) {
-  Message message;
-  fill(value, message);
-  return message.SerializeAsString();
+  InArena<Message> message;
+  fill(value, *message);
+  return (*message).SerializeAsString();
 }
 
 template <typename Message, typename Value>
 Result<Value> decode(std::string_view bytes, const char* what) {
-  Message message;
+  InArena<Message> parsed;
+  Message& message = *parsed;
   if (bytes.size() > INT32_MAX || !message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
     return Status(Code::kCorrupt, std::string("a stored ") + what + " is malformed");
   }
@@ -456,14 +469,16 @@ struct BodyName {
 std::string_view name_of(const EntryBody& body) { return std::visit(BodyName{}, body); }
 
 Entry encode_entry(const DecodedEntry& entry) {
-  pb::Entry message;
+  InArena<pb::Entry> built;
+  pb::Entry& message = *built;
   if (entry.mono_ms) message.set_mono_ms(*entry.mono_ms);
   std::visit(BodyFiller{message}, entry.body);
   return {message.SerializeAsString()};
 }
 
 Result<DecodedEntry> decode_entry(const Entry& entry) {
-  pb::Entry message;
+  InArena<pb::Entry> parsed;
+  pb::Entry& message = *parsed;
   if (!message.ParseFromString(entry.bytes)) return Status(Code::kCorrupt, "a log entry is malformed");
   Problem problem;
   DecodedEntry decoded{take_body(message, problem), std::nullopt};
