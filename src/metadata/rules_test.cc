@@ -377,6 +377,45 @@ TEST(Entries, ReplayRefusesWhatTheRulesWouldNotWrite) {
   EXPECT_EQ(check_entries(bench.state, bench.state.sequence() + 1, {}).code(), Code::kCorrupt);
 }
 
+TEST(Section, RowsThatContradictEachOtherAreRefused) {
+  const Identity importing = identity_of("qwen", 7);
+  // Applied without the check that replay makes.
+  const auto loaded_with = [&](const EntryBody& body) {
+    TestBench bench;
+    bench.publish(kIdentity);
+    bench.must(bench.begin(importing, 'b'));
+    EXPECT_TRUE(load_section(save_section(bench.state).value()).ok());
+    EXPECT_TRUE(bench.state.apply(9, {encode_entry({body, bench.now.mono_ms})}).ok());
+    return load_section(save_section(bench.state).value()).status();
+  };
+  const auto refused = [&](const EntryBody& body, std::string_view why) {
+    const Status status = loaded_with(body);
+    EXPECT_EQ(status.code(), Code::kCorrupt);
+    EXPECT_NE(status.message().find(why), std::string::npos) << status.to_string();
+  };
+  TestBench bench;
+  bench.must(bench.begin(importing, 'b'));
+  Writer writer = find_writer(bench.state, importing).value().value();
+  refused(WriterRemoved{importing}, "qwen@main#7: an import without a writer");
+  refused(WatermarkPut{{importing.lineage, 7}}, "qwen@main#7: an import at or below the watermark");
+  EXPECT_TRUE(loaded_with(WatermarkPut{{importing.lineage, 6}}).ok());
+  ++writer.import_attempt;
+  refused(WriterPut{writer}, "a writer of another attempt");
+  --writer.import_attempt;
+  writer.epoch = "boot-z";
+  refused(WriterPut{writer}, "a writer of another epoch");
+  writer.epoch = bench.now.epoch;
+  writer.identity = kIdentity;
+  refused(WriterPut{writer}, "llama@main#7: a writer without an import");
+  bench.publish(kIdentity);
+  Lease lease = *bench.run(bench.acquire(kIdentity, "r"))->lease;
+  EXPECT_TRUE(loaded_with(LeasePut{lease}).ok());
+  lease.identity = importing;
+  lease.lease_id = lease_id_of(importing, lease.holder, lease.nonce);
+  refused(LeasePut{lease}, "a lease on a revision that cannot have one");
+  refused(AccessPut{{identity_of("none", 1), bench.now.epoch, 1, 1}}, "an access without a record");
+}
+
 TEST(Section, AnInstantBeforeItsEpochIsRefused) {
   TestBench bench;
   bench.must(BeginEpoch{});

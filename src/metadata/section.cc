@@ -1,14 +1,12 @@
 // The snapshot section `weight_metadata` (docs/formats/op-log.md): the primary rows, each under its table's letter;
 // index rows are derived again when it is loaded.
 #include <algorithm>
-#include <set>
 #include <utility>
 
 #include "formats/ref.h"
 #include "hash/sha256.h"
 #include "metadata/codec.h"
 #include "metadata/keys.h"
-#include "metadata/memory_state.h"
 #include "metadata/rules.h"
 #include "metadata/state.h"
 #include "metadata/validate.h"
@@ -23,70 +21,71 @@ constexpr std::string_view kTables = "aelmrtuw";
 
 Status corrupt(const std::string& why) { return {Code::kCorrupt, "snapshot section weight_metadata: " + why}; }
 
-/// The rows that a value of `table` stands for; checks form and value.
+/// The rows that a value stands for, when it is legal and in its only form: else it would not be found again byte for
+/// byte. Its own row is the first.
+template <typename Put, typename Value>
+Result<std::vector<RowChange>> checked_rows(char table, std::string_view bytes, Result<Value> value) {
+  SY_RETURN_IF_ERROR(value.status());
+  if (const Status status = validate(*value); !status.ok()) return Status(Code::kCorrupt, status.message());
+  std::vector<RowChange> rows = rows_of(Put{std::move(value).value()});
+  if (rows.front().value != bytes) return corrupt(std::string("a value of table '") + table + "' is malformed");
+  return rows;
+}
+
 Result<std::vector<RowChange>> load_row(char table, std::string_view value) {
-  // A value that is not in its only form would not be found again byte for byte.
-  const auto checked = [](const Status& status) {
-    return status.ok() ? Status() : Status(Code::kCorrupt, status.message());
-  };
-  const auto same = [&](const std::string& again) { return again == value; };
   switch (table) {
-    case keys::kRevision: {
-      SY_ASSIGN_OR_RETURN(RevisionRecord record, decode_record(value));
-      if (!same(encode_record(record))) break;
-      SY_RETURN_IF_ERROR(checked(validate(record)));
-      return rows_of(RevisionPut{std::move(record)});
-    }
-    case keys::kWriter: {
-      SY_ASSIGN_OR_RETURN(Writer writer, decode_writer(value));
-      if (!same(encode_writer(writer))) break;
-      SY_RETURN_IF_ERROR(checked(validate(writer)));
-      return rows_of(WriterPut{std::move(writer)});
-    }
-    case keys::kLease: {
-      SY_ASSIGN_OR_RETURN(Lease lease, decode_lease(value));
-      if (!same(encode_lease(lease))) break;
-      SY_RETURN_IF_ERROR(checked(validate(lease)));
-      return rows_of(LeasePut{std::move(lease)});
-    }
-    case keys::kWatermark: {
-      SY_ASSIGN_OR_RETURN(Watermark watermark, decode_watermark(value));
-      if (!same(encode_watermark(watermark))) break;
-      SY_RETURN_IF_ERROR(checked(validate(watermark)));
-      return rows_of(WatermarkPut{std::move(watermark)});
-    }
-    case keys::kRunner: {
-      SY_ASSIGN_OR_RETURN(Runner runner, decode_runner(value));
-      if (!same(encode_runner(runner))) break;
-      SY_RETURN_IF_ERROR(checked(validate(runner)));
-      return rows_of(RunnerPut{std::move(runner)});
-    }
-    case keys::kAccess: {
-      SY_ASSIGN_OR_RETURN(Access access, decode_access(value));
-      if (!same(encode_access(access))) break;
-      SY_RETURN_IF_ERROR(checked(validate(access)));
-      return rows_of(AccessPut{std::move(access)});
-    }
-    case keys::kEpoch: {
-      SY_ASSIGN_OR_RETURN(EpochState epoch, decode_epoch(value));
-      if (!same(encode_epoch(epoch))) break;
-      SY_RETURN_IF_ERROR(checked(validate(epoch)));
-      return rows_of(EpochBegun{std::move(epoch)});
-    }
+    case keys::kRevision:
+      return checked_rows<RevisionPut>(table, value, decode_record(value));
+    case keys::kWriter:
+      return checked_rows<WriterPut>(table, value, decode_writer(value));
+    case keys::kLease:
+      return checked_rows<LeasePut>(table, value, decode_lease(value));
+    case keys::kWatermark:
+      return checked_rows<WatermarkPut>(table, value, decode_watermark(value));
+    case keys::kRunner:
+      return checked_rows<RunnerPut>(table, value, decode_runner(value));
+    case keys::kAccess:
+      return checked_rows<AccessPut>(table, value, decode_access(value));
+    case keys::kEpoch:
+      return checked_rows<EpochBegun>(table, value, decode_epoch(value));
     case keys::kLastInstant: {
       const auto instant = keys::parse_be64(value);
-      if (!instant || *instant > static_cast<std::uint64_t>(kInstantMsMax)) break;
+      if (!instant || *instant > static_cast<std::uint64_t>(kInstantMsMax)) return corrupt("its instant is malformed");
       return std::vector<RowChange>{{keys::last_instant(), std::string(value)}};
     }
     default:
       return Status(Code::kUnavailable,
                     std::string("snapshot section weight_metadata: table '") + table + "' is of a newer version");
   }
-  return corrupt(std::string("a value of table '") + table + "' is malformed");
 }
 
-/// What holds between the rows of a whole state.
-Status check_whole(const MemoryState& state) {
+/// Rows in key order as a state.
+class SortedRows final : public StateView {
+ public:
+  explicit SortedRows(const std::vector<RowChange>& rows) : rows_(rows) {}
+  std::uint64_t sequence() const override { return 0; }
+  Result<std::optional<std::string>> get(std::string_view key) const override {
+    const auto row = first_from(key);
+    if (row == rows_.end() || row->key != key) return std::optional<std::string>();
+    return row->value;
+  }
+  Status scan(std::string_view from, std::string_view to, bool descending, const Visitor& visit) const override {
+    SY_CHECK(!descending, "nobody reads the rows of a section backwards");
+    const auto end = to.empty() ? rows_.end() : first_from(to);
+    for (auto row = first_from(from); row < end && visit(row->key, *row->value); ++row) {
+    }
+    return {};
+  }
+
+ private:
+  std::vector<RowChange>::const_iterator first_from(std::string_view key) const {
+    return std::ranges::lower_bound(rows_, key, {}, [](const RowChange& row) { return std::string_view(row.key); });
+  }
+  const std::vector<RowChange>& rows_;
+};
+
+/// What holds between the rows of a whole state; each by itself was checked.
+Status check_whole(const StateView& state) {
   SY_ASSIGN_OR_RETURN(const EpochState epoch, epoch_of(state));
   if (epoch.last_mono_ms < epoch.begun_mono_ms) return corrupt("its last instant is before its epoch");
   Status failed;
@@ -94,25 +93,26 @@ Status check_whole(const MemoryState& state) {
     failed = corrupt(formats::format_ref(identity) + ": " + std::string(why));
     return false;
   };
-  const auto record_of = [&](const Identity& identity) { return find_revision(state, identity); };
+  const auto record_of = [&](const Identity& identity) { return find_revision(state, identity).value(); };
   SY_RETURN_IF_ERROR(state.scan({}, {}, false, [&](std::string_view key, std::string_view value) {
     switch (key.front()) {
-      case keys::kRevision: {
-        const RevisionRecord record = decode_record(value).value();
-        const bool importing = record.availability == Availability::kImporting;
-        const Result<std::optional<Writer>> writer = find_writer(state, record.identity);
-        if (writer.value().has_value() != importing) return fail(record.identity, "its writer and its state disagree");
-        const Result<std::optional<Watermark>> mark = find_watermark(state, record.identity.lineage);
-        const bool below = mark.value() && mark.value()->weight_generation >= record.identity.weight_generation;
-        if (below && record.availability == Availability::kImporting) {
-          return fail(record.identity, "an import at or below the watermark");
-        }
-        return true;
+      case keys::kOrder: {
+        // One a record, and the state stands in it: no record needs to be decoded again.
+        const auto order = keys::parse_order_value(value);
+        if (order->availability != Availability::kImporting) return true;
+        const RevisionRecord record = decode_record(*state.get(order->revision_key).value()).value();
+        if (!find_writer(state, record.identity).value()) return fail(record.identity, "an import without a writer");
+        const std::optional<Watermark> mark = find_watermark(state, record.identity.lineage).value();
+        const bool below = mark && mark->weight_generation >= record.identity.weight_generation;
+        return !below || fail(record.identity, "an import at or below the watermark");
       }
       case keys::kWriter: {
         const Writer writer = decode_writer(value).value();
         const auto record = record_of(writer.identity);
-        if (!record.value() || record.value()->import_attempt != writer.import_attempt) {
+        if (!record || record->availability != Availability::kImporting) {
+          return fail(writer.identity, "a writer without an import");
+        }
+        if (record->import_attempt != writer.import_attempt) {
           return fail(writer.identity, "a writer of another attempt");
         }
         return writer.epoch == epoch.epoch || fail(writer.identity, "a writer of another epoch");
@@ -120,8 +120,8 @@ Status check_whole(const MemoryState& state) {
       case keys::kLease: {
         const Lease lease = decode_lease(value).value();
         const auto record = record_of(lease.identity);
-        if (!record.value() || record.value()->availability == Availability::kImporting ||
-            record.value()->availability == Availability::kDeleted) {
+        if (!record || record->availability == Availability::kImporting ||
+            record->availability == Availability::kDeleted) {
           return fail(lease.identity, "a lease on a revision that cannot have one");
         }
         return lease.epoch == epoch.epoch || fail(lease.identity, "a lease of another epoch");
@@ -129,15 +129,14 @@ Status check_whole(const MemoryState& state) {
       case keys::kRunner: {
         const Runner runner = decode_runner(value).value();
         const auto record = record_of(runner.identity);
-        if (!record.value() || !record.value()->operation ||
-            record.value()->operation->operation_id != runner.operation_id) {
+        if (!record || !record->operation || record->operation->operation_id != runner.operation_id) {
           return fail(runner.identity, "a runner without its operation");
         }
         return runner.epoch == epoch.epoch || fail(runner.identity, "a runner of another epoch");
       }
       case keys::kAccess: {
         const Access access = decode_access(value).value();
-        return record_of(access.identity).value().has_value() || fail(access.identity, "an access without a record");
+        return record_of(access.identity).has_value() || fail(access.identity, "an access without a record");
       }
       default:
         return true;
@@ -214,9 +213,7 @@ Result<std::vector<RowChange>> load_section(std::string_view section) {
       unique.push_back(std::move(row));
     }
   }
-  MemoryState state;
-  state.reset(0, unique);
-  SY_RETURN_IF_ERROR(check_whole(state));
+  SY_RETURN_IF_ERROR(check_whole(SortedRows(unique)));
   return unique;
 }
 
