@@ -15,6 +15,7 @@ namespace steelyard::cli {
 namespace {
 
 bool stdout_was_closed = false;
+bool nobody_reads = false;
 
 [[noreturn]] void end_by_sigpipe() {
   struct sigaction act {};
@@ -80,13 +81,16 @@ void prepare_standard_files() {
 
 Status Output::write_through(ByteView bytes) {
   if (buffer_.empty() && bytes.empty()) return {};
-  if (stdout_was_closed) end_by_sigpipe();
-  int error_number = write_all(STDOUT_FILENO, buffer_);
+  int error_number = stdout_was_closed ? EPIPE : write_all(STDOUT_FILENO, buffer_);
   buffer_.clear();
   if (error_number == 0) error_number = write_all(STDOUT_FILENO, as_text(bytes));
   if (error_number == 0) return {};
-  if (error_number == EPIPE) end_by_sigpipe();
+  if (error_number == EPIPE) nobody_reads = true;
   return errno_status(error_number, "write", "standard output");
+}
+
+void end_if_nobody_reads() {
+  if (nobody_reads) end_by_sigpipe();
 }
 
 void write_stderr(std::string_view text) { static_cast<void>(write_all(STDERR_FILENO, text)); }

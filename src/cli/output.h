@@ -15,8 +15,7 @@ namespace steelyard::cli {
 /// and arranges that a closed pipe is seen by write(). Call first in main.
 void prepare_standard_files();
 
-/// Stdout, buffered. A pipe that nobody reads any more, or a closed descriptor, ends the process silently by SIGPIPE.
-/// Any other failure (a full disk) is a status.
+/// Stdout, buffered. A failure is a status: a full disk, or that nobody reads any more (a closed pipe or descriptor).
 class Output {
  public:
   void write(std::string_view text) { buffer_.append(text); }
@@ -28,6 +27,10 @@ class Output {
  private:
   std::string buffer_;
 };
+
+/// Ends the process silently by SIGPIPE where a write found that nobody reads stdout. Call when the verb has ended and
+/// given back what it held.
+void end_if_nobody_reads();
 
 /// Writes whole to stderr. Failures are of no consequence: there is nowhere to tell them.
 void write_stderr(std::string_view text);

@@ -56,6 +56,7 @@ void print_error(const Status& status, bool json) {
 }
 
 int fail(const Status& status, bool json) {
+  end_if_nobody_reads();
   print_error(status, json);
   const int number = signal_received();
   return number != 0 && store::is_cancelled(status) ? 128 + number : exit_code_of(status.code());

@@ -33,6 +33,16 @@ def test_a_pipe_that_nobody_reads(steelyard, source):
         assert result.code == -signal.SIGPIPE and result.stderr == "", result.explain()
 
 
+def test_a_pipe_that_nobody_reads_leaves_no_lease(steelyard, source):
+    steelyard("import", source, "demo")
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    result = steelyard.run("cat", "demo", "model-00001-of-00002.safetensors", stdout=write_end)
+    os.close(write_end)
+    assert result.code == -signal.SIGPIPE
+    assert steelyard("lease", "list").last == "no live leases"
+
+
 def test_a_closed_stdout(steelyard):
     done = subprocess.run(["bash", "-c", '"$0" --help >&-; echo $?', str(binary())], capture_output=True, text=True, env=steelyard.environment())
     assert done.stdout.strip() == str(128 + signal.SIGPIPE) and done.stderr == ""
