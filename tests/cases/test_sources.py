@@ -410,3 +410,20 @@ def test_json_of_a_preview_is_whole(steelyard, tmp_path):
     assert {one["path"] for one in preview["files"] + preview["skipped"]} == {path for path in tree_digests(source) if not path.startswith(".git/")}
     assert preview["logical_bytes"] == sum(one["bytes"] for one in preview["files"])
     assert json.dumps(preview)
+
+
+def test_an_index_without_tensors(steelyard, tmp_path):
+    """It would have published a model without a single tensor."""
+    source = make_checkpoint(tmp_path / "source")
+    write_index(source / "model.safetensors.index.json", {})
+    said = refused(steelyard, source)
+    assert "model.safetensors.index.json" in said and "--ignore-index" in said
+    steelyard("import", source, "model", "--ignore-index")
+    assert len(tensors_of(steelyard)) == 6
+
+
+def test_a_whole_hub_repository(steelyard, tmp_path):
+    """Blobs and snapshots are the same bytes twice."""
+    snapshot = make_hub_cache(tmp_path / "hub", make_checkpoint(tmp_path / "source"))
+    said = refused(steelyard, snapshot.parent.parent, code=2)
+    assert str(snapshot) in said
