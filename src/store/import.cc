@@ -17,6 +17,7 @@
 #include "store/overlap.h"
 #include "store/payload_pipeline.h"
 #include "store/progress_meter.h"
+#include "store/resolve.h"
 #include "store/stop_signal.h"
 #include "store/writer_keeper.h"
 
@@ -24,10 +25,6 @@ namespace steelyard::store {
 namespace {
 
 constexpr std::int64_t kWaitStepMs = 200;
-
-metadata::Lineage lineage_of(const Selector& target) {
-  return {target.tenant_id, target.namespace_id, target.ref.resource_id, target.ref.revision.value_or("main")};
-}
 
 /// One import under way. The steps are called in the order in which they stand here.
 class Import {

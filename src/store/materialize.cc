@@ -7,6 +7,7 @@
 #include <atomic>
 #include <memory>
 #include <numeric>
+#include <set>
 
 #include "base/units.h"
 #include "base/utf8.h"
@@ -67,12 +68,23 @@ class Materialization {
     work();
     tasks.clear();
     SY_RETURN_IF_ERROR(stop_.status("materialize"));
-    SY_RETURN_IF_ERROR(target_.publish());
+    SY_RETURN_IF_ERROR(target_.publish(folders()));
     progress_.finish();
     return {};
   }
 
  private:
+  /// Every folder that a file lies in, and those above it.
+  std::set<std::string> folders() const {
+    std::set<std::string> folders;
+    for (const formats::FileEntry& file : manifest_.files) {
+      for (auto slash = file.path.rfind('/'); slash != std::string::npos; slash = file.path.rfind('/', slash - 1)) {
+        if (!folders.insert(file.path.substr(0, slash)).second) break;
+      }
+    }
+    return folders;
+  }
+
   Status check_space() const {
     struct statvfs info {};
     if (fstatvfs(target_.staging_fd(), &info) != 0) return {};

@@ -13,10 +13,6 @@ namespace {
 using metadata::Availability;
 using metadata::RevisionRecord;
 
-metadata::Lineage lineage_of(const Selector& selector) {
-  return {selector.tenant_id, selector.namespace_id, selector.ref.resource_id, selector.ref.revision.value_or("main")};
-}
-
 /// "state since time", for messages.
 std::string state_of(const RevisionRecord& record) {
   return fmt::format("{} since {}", metadata::name_of(record.availability),
@@ -64,6 +60,10 @@ const RevisionRecord* newest(const std::vector<RevisionRecord>& records, Availab
 }
 
 }  // namespace
+
+metadata::Lineage lineage_of(const Selector& selector) {
+  return {selector.tenant_id, selector.namespace_id, selector.ref.resource_id, selector.ref.revision.value_or("main")};
+}
 
 Result<RevisionRecord> resolve(catalog::Catalog& catalog, const Selector& selector, Purpose purpose) {
   const metadata::Lineage lineage = lineage_of(selector);

@@ -164,6 +164,7 @@ TEST_F(StoreTest, WhatWasImportedComesBackBitForBit) {
   EXPECT_EQ(report->checked_objects, 7U);
   ASSERT_TRUE(materialize(*store, at("out")).ok());
   EXPECT_EQ(tree(at("out")), tree(at("src")));
+  EXPECT_EQ(runtime_.passes("materialize.sync"), 3U) << "deep/er, deep and the target itself";
   EXPECT_EQ(*cat(*store, "deep/er/tokens.txt", 2, 3), "b ");
   EXPECT_EQ(*cat(*store, "model.bin"), pattern(3 * kMiB + 17, 1));
   EXPECT_EQ(*cat(*store, "model.bin", kMiB - 1, kMiB), pattern(3 * kMiB + 17, 1).substr(kMiB - 1, 2));

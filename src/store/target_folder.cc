@@ -72,13 +72,6 @@ bool may_hold_sibling(const fs::path& target) {
   return faccessat(AT_FDCWD, target.parent_path().c_str(), W_OK | X_OK, AT_EACCESS) == 0;
 }
 
-Status sync_folder(const fs::path& folder) {
-  const UniqueFd fd(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!fd.valid()) return errno_status(errno, "open", folder.native());
-  if (fsync(fd.get()) != 0) return errno_status(errno, "fsync", folder.native());
-  return {};
-}
-
 Result<std::vector<fs::path>> entries_of(const fs::path& folder) {
   std::error_code error;
   std::vector<fs::path> entries;
@@ -177,11 +170,15 @@ TargetFolder::~TargetFolder() {
   remove_tree(staging_path_).ignore("the next materialise to this target removes it");
 }
 
-Status TargetFolder::publish() {
-  if (const int fault = runtime_.point("materialize.sync"); fault != 0) {
-    return errno_status(fault, "syncfs", staging_path_);
-  }
-  if (syncfs(staging_fd_.get()) != 0) return errno_status(errno, "syncfs", staging_path_);
+Status TargetFolder::publish(const std::set<std::string>& folders) {
+  // The files are durable: each was synced as it was written. So nothing of others on the filesystem is waited for.
+  const auto sync = [&](const std::string& relative) -> Status {
+    if (const int fault = runtime_.point("materialize.sync"); fault != 0) return errno_status(fault, "fsync", relative);
+    SY_ASSIGN_OR_RETURN(const UniqueFd fd, open_or_make_folder(staging_fd_.get(), relative));
+    return fsync(fd.get()) == 0 || errno == EINVAL ? Status() : errno_status(errno, "fsync", relative);
+  };
+  for (const std::string& folder : folders) SY_RETURN_IF_ERROR(sync(folder).annotate("publishing", path_));
+  SY_RETURN_IF_ERROR(sync("").annotate("publishing", path_));
   SY_POINT(runtime_, "materialize.before_publish");
   return in_place_ ? publish_in_place() : publish_by_rename();
 }

@@ -89,6 +89,15 @@ TEST_F(TargetFolderTest, AFailedSyncOrRenamePublishesNothing) {
   }
 }
 
+TEST_F(TargetFolderTest, EveryFolderIsMadeDurable) {
+  const auto target = prepare(at("out"));
+  ASSERT_TRUE(target.ok());
+  ASSERT_TRUE(open_or_make_folder((*target)->staging_fd(), "a/b").ok());
+  ASSERT_TRUE(open_or_make_folder((*target)->staging_fd(), "c").ok());
+  ASSERT_TRUE((*target)->publish({"a", "a/b", "c"}).ok());
+  EXPECT_EQ(runtime_.passes("materialize.sync"), 4U);
+}
+
 TEST_F(TargetFolderTest, ANonEmptyFolderIsRefusedAndKept) {
   write(at("out/old"), "old");
   const auto target = prepare(at("out"));
