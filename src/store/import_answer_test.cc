@@ -1,0 +1,93 @@
+// What an import says once it has published.
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "oplog/open.h"
+#include "store/open_store.h"
+#include "tiers/simulated.h"
+
+namespace steelyard::store {
+namespace {
+
+/// A log that cannot be read any more once it has made `writes` appends.
+class LogThatGoesSilent final : public oplog::OpLog {
+ public:
+  LogThatGoesSilent(std::unique_ptr<oplog::OpLog> inner, int writes) : inner_(std::move(inner)), left_(writes) {}
+  Result<std::uint64_t> write(const Prepare& prepare) override {
+    --left_;
+    return inner_->write(prepare);
+  }
+  Status view(const std::function<Status(const oplog::StateView& view)>& read) override {
+    if (left_ <= 0) return {Code::kUnavailable, "the log cannot be read"};
+    return inner_->view(read);
+  }
+  Result<std::vector<oplog::Append>> read(std::uint64_t after, std::size_t limit) override {
+    return inner_->read(after, limit);
+  }
+  Result<bool> watch(std::uint64_t after, std::int64_t deadline_mono_ms) override {
+    return inner_->watch(after, deadline_mono_ms);
+  }
+  Result<std::uint64_t> save_snapshot() override { return inner_->save_snapshot(); }
+  Result<std::string> newest_snapshot() override { return inner_->newest_snapshot(); }
+  Status trim(std::uint64_t sequence) override { return inner_->trim(sequence); }
+  Result<std::uint64_t> length() override { return inner_->length(); }
+  Status restore(const oplog::Snapshot& snapshot) override { return inner_->restore(snapshot); }
+  oplog::Capabilities capabilities() const override { return inner_->capabilities(); }
+
+ private:
+  std::unique_ptr<oplog::OpLog> inner_;
+  int left_;
+};
+
+/// One file, `config.json`, with two bytes.
+class OneFile final : public Source {
+ public:
+  const std::vector<formats::SourceFile>& files() const override { return files_; }
+  Result<std::unique_ptr<OpenSource>> open(const std::string& /*path*/) override {
+    class Open final : public OpenSource {
+      Status read(std::uint64_t offset, ByteSpan into) override {
+        std::memcpy(into.data(), "{}" + offset, into.size());
+        return {};
+      }
+      Status check_unchanged() override { return {}; }
+    };
+    return std::unique_ptr<OpenSource>(std::make_unique<Open>());
+  }
+  std::vector<std::pair<std::string, std::string>> facts() const override { return {}; }
+
+ private:
+  std::vector<formats::SourceFile> files_{{"config.json", 2}};
+};
+
+class Quiet final : public Observer {
+ public:
+  void progress(const Progress& /*progress*/) override {}
+  void warning(const std::string& /*message*/) override {}
+};
+
+TEST(ImportAnswer, IsSuccessWhenThePublishedRevisionCannotBeAskedAbout) {
+  Runtime& runtime = real_runtime();
+  const auto disk = std::make_shared<tiers::SimulatedDisk>(1);
+  StoreParts parts;
+  parts.cold = std::move(tiers::open_simulated(runtime, disk)).value();
+  // The beginning of the epoch, Begin, Commit.
+  parts.log = std::make_unique<LogThatGoesSilent>(oplog::open_memory(runtime), 3);
+  parts.open_source = [](const std::string&, bool) {
+    return Result<std::unique_ptr<Source>>(std::make_unique<OneFile>());
+  };
+  const auto store = make_store(runtime, {}, std::move(parts));
+  ImportRequest request;
+  request.target.ref.resource_id = "model";
+  request.checkpoint.allow_empty = true;
+  const CancelFlag cancel{false};
+  Quiet quiet;
+  const auto answer = store->import(request, quiet, cancel);
+  ASSERT_TRUE(answer.ok()) << answer.status().to_string();
+  EXPECT_EQ(answer->record.availability, metadata::Availability::kReady);
+  EXPECT_EQ(answer->active_leases, 0U);
+  EXPECT_FALSE(store->list({}).ok()) << "the log had gone silent by then";
+}
+
+}  // namespace
+}  // namespace steelyard::store
