@@ -120,6 +120,11 @@ Status make_folder(Runtime& runtime, const std::string& path) {
     parents.push_back(part);
   }
   if (!error) fs::create_directories(path, error);
+  // Something is there, and it is no folder: a file above it, or a link that leads to nothing.
+  if (error == std::errc::not_a_directory || error == std::errc::file_exists) {
+    return {Code::kInvalidArgument, fmt::format("no folder can be made at {}: {}", path, error.message()),
+            "name a folder whose parents are folders, and no link that leads to nothing"};
+  }
   if (error) return errno_status(error.value(), "mkdir", path);
   for (const fs::path& parent : parents) {
     if (const int fault = runtime.point("store.sync_folder"); fault != 0) {

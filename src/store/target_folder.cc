@@ -111,8 +111,15 @@ Result<std::unique_ptr<TargetFolder>> TargetFolder::prepare(Runtime& runtime, co
   error.clear();
   // A target that is not there yet is an error to is_symlink().
   std::error_code absent;
-  if (fs::is_symlink(path, absent)) path = fs::canonical(path, error);
-  if (error) return errno_status(error.value(), "resolve", path.native());
+  if (fs::is_symlink(path, absent)) {
+    const fs::path real = fs::canonical(path, error);
+    if (error) {
+      return Status(Code::kInvalidArgument,
+                    fmt::format("{} is a link that leads to no folder: {}", path.native(), error.message()),
+                    "remove the link, or name the folder itself");
+    }
+    path = real;
+  }
 
   std::unique_ptr<TargetFolder> folder(new TargetFolder(runtime, path.native(), force));
   const fs::file_status status = fs::status(path, error);
@@ -141,6 +148,10 @@ Status TargetFolder::make_staging() {
   if (!in_place_) {
     std::error_code error;
     fs::create_directories(parent, error);
+    if (error == std::errc::not_a_directory) {
+      return {Code::kInvalidArgument, fmt::format("{}: a part of this path is not a folder", parent.native()),
+              "name a folder whose parents are folders"};
+    }
     if (error) return errno_status(error.value(), "mkdir", parent.native());
   }
   for (int attempt = 0;; ++attempt) {

@@ -144,6 +144,18 @@ TEST_F(TargetFolderTest, AFileIsNoTarget) {
   EXPECT_EQ(read(at("out")), "file");
 }
 
+TEST_F(TargetFolderTest, ALinkToNothingAndAFileAboveAreNamed) {
+  fs::create_directory_symlink(at("nowhere"), at("out"));
+  const Status link = prepare(at("out")).status();
+  EXPECT_EQ(link.code(), Code::kInvalidArgument);
+  EXPECT_NE(link.message().find(at("out") + " is a link that leads to no folder"), std::string::npos);
+  write(at("file"), "file");
+  const Status above = prepare(at("file/out")).status();
+  EXPECT_EQ(above.code(), Code::kInvalidArgument);
+  EXPECT_NE(above.message().find(at("file")), std::string::npos);
+  EXPECT_FALSE(fs::exists(at("nowhere")));
+}
+
 TEST_F(TargetFolderTest, ALinkIsFollowed) {
   fs::create_directory(at("real"));
   fs::create_directory_symlink(at("real"), at("out"));

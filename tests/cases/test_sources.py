@@ -427,3 +427,17 @@ def test_a_whole_hub_repository(steelyard, tmp_path):
     snapshot = make_hub_cache(tmp_path / "hub", make_checkpoint(tmp_path / "source"))
     said = refused(steelyard, snapshot.parent.parent, code=2)
     assert str(snapshot) in said
+
+
+def test_places_that_are_no_folders(steelyard, tmp_path):
+    """A link to nothing and a file in a path are the caller's mistake, and are named."""
+    source = make_checkpoint(tmp_path / "source")
+    file = write_file(tmp_path / "file", "x")
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    steelyard("import", source, "model")
+    for place in (tmp_path / "link", file, file / "below"):
+        error = steelyard.error("materialize", "model", place, code=2)
+        assert str(place.parent if place.name == "below" else place) in error["message"] and error["hint"], error
+        error = steelyard.at(place).error("import", source, "model", code=2)
+        assert str(place) in error["message"], error
+    assert not (tmp_path / "nowhere").exists() and file.read_text() == "x"
