@@ -6,6 +6,7 @@
 #include <cstring>
 #include <utility>
 
+#include "hash/sha256.h"
 #include "sim/random.h"
 
 namespace steelyard::sim {
@@ -59,6 +60,10 @@ std::vector<Checkpoint> make_checkpoints() {
   all.push_back(
       {"/checkpoints/large",
        {{"config.json", config}, {"model.safetensors", safetensors({{"w", 2 * kMiB, 6}, {"tail", 20'000, 7}})}}});
+  all.push_back({"/checkpoints/note", {{"note.txt", "by hand"}}});
+  for (Checkpoint& checkpoint : all) {
+    for (const auto& [path, bytes] : checkpoint.files) checkpoint.sha256[path] = hash::sha256_hex(bytes);
+  }
   return all;
 }
 

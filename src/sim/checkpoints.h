@@ -16,9 +16,11 @@ namespace steelyard::sim {
 struct Checkpoint {
   std::string path;  ///< its name as a source
   std::map<std::string, std::string> files;
+  std::map<std::string, std::string> sha256{};  ///< hex, of each file
 };
 
-/// A few checkpoints that share some of their files and tensors; made once, the same in every history.
+/// A few checkpoints that share some of their files and tensors; made once, the same in every history. The last is one
+/// small file without weights, for publishing by hand.
 const std::vector<Checkpoint>& checkpoints();
 
 /// A source over one of them. With `changes`, it turns out to have changed while it was read. Reads take up to

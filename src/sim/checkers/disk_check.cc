@@ -27,7 +27,7 @@ void check_files(Model& model, const std::string& name, const formats::StoredMan
   for (const formats::FileEntry& file : manifest.files) {
     const auto source = checkpoint.files.find(file.path);
     if (source == checkpoint.files.end() || file.bytes != source->second.size() ||
-        file.sha256.hex() != hash::sha256_hex(source->second)) {
+        file.sha256.hex() != checkpoint.sha256.at(file.path)) {
       model.violated(fmt::format("{}: the manifest's file {} is not its source's", name, file.path));
     }
   }

@@ -142,7 +142,7 @@ void Client::play(std::uint64_t calls) {
     if (die < 40 || (die < 80 && !readable)) {
       std::optional<std::int64_t> generation;
       if (random_.per_mille(200)) generation = random_.between(1, 4);
-      const std::size_t checkpoint = random_.per_mille(80) ? 3 : static_cast<std::size_t>(random_.below(3));
+      const std::size_t checkpoint = random_.per_mille(50) ? 3 : static_cast<std::size_t>(random_.below(3));
       const std::int64_t wait_ms = random_.per_mille(300) ? 2 * profile_.writer_ttl_ms : 0;
       import(resource, generation, checkpoint, random_.per_mille(50), wait_ms).ignore("judged where it was answered");
     } else if (die < 48) {
@@ -157,8 +157,10 @@ void Client::play(std::uint64_t calls) {
       cat(*readable, file->first, random_.per_mille(800)).ignore("judged where it was answered");
     } else if (die < 84 && readable) {
       lease(*readable);
-    } else if (die < 93) {
+    } else if (die < 90) {
       begin_only(resource);
+    } else if (die < 95) {
+      publish_by_hand(resource);
     } else if (const auto importing = some_revision(false)) {
       abort(*importing);
     }

@@ -34,10 +34,10 @@ class Client {
   /// Begins an import without a source, renews it, and gives it back or aborts it.
   void begin_only(const std::string& resource);
   void abort(const metadata::Identity& identity);
+  /// Publishes a revision step by step, and repeats its Commit.
+  void publish_by_hand(const std::string& resource);
 
  private:
-  struct Parts;
-
   bool alive() const { return process_.alive(); }
   Operation& start(const std::string& what);
   void end(const Operation& operation, const Status& status);
@@ -45,6 +45,8 @@ class Client {
   void check_cat(const Operation& operation, const metadata::Identity& identity, const std::string& path, bool exact,
                  std::uint64_t first, std::uint64_t last, const std::string& bytes, const Status& status);
   void pause(std::int64_t ms_max);
+  Result<metadata::GroupSummary> put_note(const metadata::RevisionRecord& record);
+  void commit_and_repeat(const metadata::CommitWeightImport& command, std::size_t checkpoint);
   oplog::LogFaultPlan log_faults();
   std::unique_ptr<tiers::Tier> make_tier();
 
