@@ -97,11 +97,13 @@ def test_sixteen_imports_at_once(steelyard, source):
 
 
 def late_points(points: tuple[str, ...]) -> list[tuple[str, int]]:
-    """Import points before the commit, and a few of the tier's, each at its last pass."""
+    """Import points before the commit, each at its last pass, and a few of the tier's in the middle: how often those are
+    passed differs a little with how two workers meet."""
     counts = Counter(points)
     imports = [name for name in counts if name.startswith("import.")]
     tier = [name for name in counts if name.startswith("tier.")]
-    return [(name, counts[name]) for name in imports + tier[:: max(1, len(tier) // 5)]]
+    some = tier[:: max(1, len(tier) // 5)]
+    return [(name, counts[name]) for name in imports] + [(name, max(1, counts[name] // 2)) for name in some]
 
 
 @pytest.mark.slow
