@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "formats/identity.h"
 #include "oplog/open.h"
 #include "store/open_store.h"
 #include "tiers/simulated.h"
@@ -87,6 +88,35 @@ TEST(ImportAnswer, IsSuccessWhenThePublishedRevisionCannotBeAskedAbout) {
   EXPECT_EQ(answer->record.availability, metadata::Availability::kReady);
   EXPECT_EQ(answer->active_leases, 0U);
   EXPECT_FALSE(store->list({}).ok()) << "the log had gone silent by then";
+}
+
+TEST(ImportAnswer, ImportAgainHelpsAfterLinkedBytesWereFoundDamaged) {
+  Runtime& runtime = real_runtime();
+  const auto disk = std::make_shared<tiers::SimulatedDisk>(1);
+  StoreParts parts;
+  parts.cold = std::move(tiers::open_simulated(runtime, disk)).value();
+  parts.log = oplog::open_memory(runtime);
+  parts.open_source = [](const std::string&, bool) {
+    return Result<std::unique_ptr<Source>>(std::make_unique<OneFile>());
+  };
+  const auto store = make_store(runtime, {}, std::move(parts));
+  ImportRequest request;
+  request.target.ref.resource_id = "model";
+  request.checkpoint.allow_empty = true;
+  request.verify_after_write = true;
+  const CancelFlag cancel{false};
+  Quiet quiet;
+  const auto first = store->import(request, quiet, cancel);
+  ASSERT_TRUE(first.ok()) << first.status().to_string();
+  const std::string group = formats::payload_group_digest(first->record.identity).hex();
+  ASSERT_TRUE(disk->rot({{group, 1}, tiers::ObjectKind::kPayload, 0}, 0));
+
+  const auto second = store->import(request, quiet, cancel);
+  EXPECT_EQ(second.code(), Code::kCorrupt) << "it linked the damaged bytes, and read them back";
+  const auto third = store->import(request, quiet, cancel);
+  ASSERT_TRUE(third.ok()) << third.status().to_string();
+  EXPECT_EQ(third->record.identity.weight_generation, 2);
+  EXPECT_EQ(third->written_bytes, 2U) << "written anew rather than linked";
 }
 
 }  // namespace
