@@ -166,12 +166,13 @@ void Model::check_takeover(const Operation& by, const oplog::Append& append, con
 }
 
 void Model::see(Operation& by, const oplog::Append& append, const metadata::WriterPut& put) {
-  Revision& revision = revisions_[put.writer.identity];
+  Revision* const found = find(put.writer.identity);
   const std::string name = text_of(put.writer.identity);
-  if (revision.facts.empty() || revision.now().availability != Availability::kImporting) {
+  if (found == nullptr || found->now().availability != Availability::kImporting) {
     violated(name + " gets a writer although it is not importing");
     return;
   }
+  Revision& revision = *found;
   if (put.writer.import_attempt != revision.now().import_attempt) violated(name + ": its writer is of another attempt");
   const bool same = revision.writer && revision.writer->import_attempt == put.writer.import_attempt;
   if (same && !begins_epoch_) {

@@ -83,11 +83,12 @@ void Client::commit_and_repeat(const metadata::CommitWeightImport& command, std:
   for (int tries = 0; tries < kTriesMax && alive() && answered < 2; ++tries) {
     const auto answer = catalog_.commit_weight_import(command);
     if (!alive()) return;
-    const Revision& revision = *bench_.model.find(command.identity);
-    const bool published = revision.published() && revision.now().import_attempt == command.import_attempt;
+    const Revision* const revision = bench_.model.find(command.identity);
+    const bool published =
+        revision != nullptr && revision->published() && revision->now().import_attempt == command.import_attempt;
     if (answer.ok()) {
       ++answered;
-      if (!published || revision.checkpoint != checkpoint || *answer != revision.now()) {
+      if (!published || revision->checkpoint != checkpoint || *answer != revision->now()) {
         bench_.model.violated(name + " is said to be committed as it is not");
       }
       pause(profile_.pause_ms_max);

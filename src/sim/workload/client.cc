@@ -386,7 +386,10 @@ void Client::begin_only(const std::string& resource) {
     if (revision == nullptr || own == operation.attempts.end() || own->second != answer->record->import_attempt) {
       bench_.model.violated(fmt::format("op {} is told of an attempt that it did not begin", operation.id));
     }
-    if (begun && begun->import_attempt != answer->record->import_attempt) {
+    // Another attempt is right only where somebody else took over in between.
+    const std::uint32_t attempt = answer->record->import_attempt;
+    if (begun && begun->import_attempt != attempt && revision != nullptr &&
+        revision->attempts.at(attempt - 1) == operation.id) {
       bench_.model.violated(fmt::format("op {}: a repeated begin gives another attempt", operation.id));
     }
     begun = answer->record;
@@ -394,7 +397,8 @@ void Client::begin_only(const std::string& resource) {
   }
   if (begun && alive()) {
     pause(profile_.writer_ttl_ms * 3 / 2);
-    const bool current = bench_.model.find(begun->identity)->now().import_attempt == begun->import_attempt;
+    const Revision* revision = bench_.model.find(begun->identity);
+    const bool current = revision != nullptr && revision->now().import_attempt == begun->import_attempt;
     const auto renewed = catalog_.renew_weight_import({begun->identity, command.token, begun->import_attempt});
     if (renewed.ok() && !current) bench_.model.violated("a token that was taken over is renewed");
   }

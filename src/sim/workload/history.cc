@@ -22,6 +22,7 @@ namespace {
 
 /// Replacements of killed clients in one history.
 constexpr int kRestartsMax = 8;
+constexpr int kRottenTriesMax = 4;
 constexpr std::int64_t kPollMs = 500;
 
 /// The fibre that does to the machine what happens to machines.
@@ -223,8 +224,12 @@ class Nature {
     // the first append of an epoch grants once more.
     const std::int64_t patience_ms = 2 * std::max(bench_.profile.writer_ttl_ms, quiet_profile().writer_ttl_ms);
     for (const Identity& identity : importing) {
-      const Status imported =
-          client.import(identity.lineage.resource_id, identity.weight_generation, 1, false, patience_ms);
+      Status imported;
+      // Rotten content that is read back is not linked again; each object may need a try of its own.
+      for (int tries = 0; tries < kRottenTriesMax; ++tries) {
+        imported = client.import(identity.lineage.resource_id, identity.weight_generation, 1, false, patience_ms);
+        if (imported.code() != Code::kCorrupt || !bench_.model.any_damage()) break;
+      }
       if (!imported.ok()) {
         bench_.model.violated(fmt::format("{} cannot be imported again: {}", text_of(identity), imported.to_string()));
       }
