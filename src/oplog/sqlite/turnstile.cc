@@ -26,8 +26,7 @@ void unlock(int fd) {
 
 /// Polled, because flock cannot be given a deadline, and a process that was stopped may hold either lock. False: not
 /// had at the deadline, or not to be had here.
-bool lock_in_time(Runtime& runtime, int fd, long pause_ns, long pause_ns_max) {
-  const std::int64_t deadline = runtime.mono_ms() + kTurnWaitMs;
+bool lock_until(Runtime& runtime, int fd, std::int64_t deadline, long pause_ns, long pause_ns_max) {
   while (flock(fd, LOCK_EX | LOCK_NB) != 0) {
     if (errno == EINTR) continue;
     if (errno != EWOULDBLOCK || runtime.mono_ms() >= deadline) return false;
@@ -52,9 +51,11 @@ void Turnstile::enter() {
   if (turn_fd_ < 0) turn_fd_ = open_lock(turn_path_);
   if (next_fd_ < 0) next_fd_ = open_lock(next_path_);
   if (turn_fd_ < 0 || next_fd_ < 0) return;
-  const bool is_next = lock_in_time(runtime_, next_fd_, kNextPollNs, kNextPollNs);
-  held_ = lock_in_time(runtime_, turn_fd_, kTurnPollNsMin, kTurnPollNsMax);
-  if (is_next) unlock(next_fd_);
+  // One deadline for both, so that those who wait behind a stuck process do not add their waits up.
+  const std::int64_t deadline = runtime_.mono_ms() + wait_ms_;
+  if (!lock_until(runtime_, next_fd_, deadline, kNextPollNs, kNextPollNs)) return;
+  held_ = lock_until(runtime_, turn_fd_, deadline, kTurnPollNsMin, kTurnPollNsMax);
+  unlock(next_fd_);
 }
 
 void Turnstile::leave() {
