@@ -258,6 +258,11 @@ class Import {
           fmt::format("`steelyard inspect {}` tells whether it was published", formats::format_ref(record_.identity)));
     }
     if (!resumable_) return status;
+    if (status.code() == Code::kStaleGeneration) {
+      return std::move(status).with_hint(
+          fmt::format("another writer took this import over; `steelyard inspect {}` shows what became of it",
+                      formats::format_ref(record_.identity)));
+    }
     const std::string resume =
         fmt::format("nothing was published; the same command resumes {}", formats::format_ref(record_.identity));
     const std::string hint = status.hint().empty() ? resume : status.hint() + "; " + resume;
