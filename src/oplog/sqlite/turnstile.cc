@@ -26,10 +26,12 @@ void unlock(int fd) {
 
 /// Polled, because flock cannot be given a deadline, and a process that was stopped may hold either lock. False: not
 /// had at the deadline, or not to be had here.
-bool lock_until(Runtime& runtime, int fd, std::int64_t deadline, long pause_ns, long pause_ns_max) {
+bool lock_until(Runtime& runtime, int fd, std::int64_t deadline, long pause_ns, long pause_ns_max,
+                const std::function<void()>& while_waiting) {
   while (flock(fd, LOCK_EX | LOCK_NB) != 0) {
     if (errno == EINTR) continue;
     if (errno != EWOULDBLOCK || runtime.mono_ms() >= deadline) return false;
+    if (while_waiting) while_waiting();
     const timespec pause{0, pause_ns};
     ppoll(nullptr, 0, &pause, nullptr);
     pause_ns = std::min(2 * pause_ns, pause_ns_max);
@@ -47,14 +49,14 @@ Turnstile::~Turnstile() {
   if (next_fd_ >= 0) close(next_fd_);
 }
 
-void Turnstile::enter() {
+void Turnstile::enter(const std::function<void()>& while_waiting) {
   if (turn_fd_ < 0) turn_fd_ = open_lock(turn_path_);
   if (next_fd_ < 0) next_fd_ = open_lock(next_path_);
   if (turn_fd_ < 0 || next_fd_ < 0) return;
   // One deadline for both, so that those who wait behind a stuck process do not add their waits up.
   const std::int64_t deadline = runtime_.mono_ms() + wait_ms_;
-  if (!lock_until(runtime_, next_fd_, deadline, kNextPollNs, kNextPollNs)) return;
-  held_ = lock_until(runtime_, turn_fd_, deadline, kTurnPollNsMin, kTurnPollNsMax);
+  if (!lock_until(runtime_, next_fd_, deadline, kNextPollNs, kNextPollNs, while_waiting)) return;
+  held_ = lock_until(runtime_, turn_fd_, deadline, kTurnPollNsMin, kTurnPollNsMax, while_waiting);
   unlock(next_fd_);
 }
 

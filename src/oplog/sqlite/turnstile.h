@@ -7,6 +7,8 @@
 // stopped) is given up after ten seconds.
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <string>
 
 #include "base/runtime.h"
@@ -27,8 +29,9 @@ class Turnstile {
   Turnstile& operator=(const Turnstile&) = delete;
   ~Turnstile();
 
-  /// Waits for the turn. Goes on without one where the lock files cannot be made or the holder is stuck.
-  void enter();
+  /// Waits for the turn, calling `while_waiting` often, if it is given. Goes on without one where the lock files cannot
+  /// be made or the holder is stuck.
+  void enter(const std::function<void()>& while_waiting = {});
   void leave();
   /// Whether the last enter() got its turn; for tests.
   bool held() const { return held_; }
