@@ -41,7 +41,10 @@ Status not_found(const metadata::Lineage& lineage, const std::vector<RevisionRec
   std::string message = fmt::format("no READY revision of {} in tenant {}, namespace {}", without_generation,
                                     lineage.tenant_id, lineage.namespace_id);
   if (records.empty()) {
-    return {Code::kNotFound, message + ": it has no generation at all", "`steelyard list --all` shows what there is"};
+    const std::string resource = without_generation.substr(0, without_generation.rfind('@'));
+    return {Code::kNotFound, message + ", nor one in another state",
+            fmt::format("`steelyard list --all {}` shows its other revisions, `steelyard list --all` everything",
+                        resource)};
   }
   message += "; there is";
   constexpr std::size_t kNamedMax = 5;
