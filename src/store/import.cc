@@ -119,12 +119,30 @@ class Import {
   Status write_and_commit() {
     WriterKeeper keeper(context_.runtime, context_.catalog, token_, context_.options.writer_ttl_ms, stop_);
     SY_RETURN_IF_ERROR(check_history());
-    SY_RETURN_IF_ERROR(write_payload());
-    SY_RETURN_IF_ERROR(write_manifest());
-    SY_RETURN_IF_ERROR(stop_.status("the import"));
+    if (Status status = write_all(); !status.ok()) return reason_of(std::move(status));
     SY_RETURN_IF_ERROR(commit());
     keeper.committed();
     return {};
+  }
+
+  /// Everything that lies in the tier, durable.
+  Status write_all() {
+    SY_RETURN_IF_ERROR(write_payload());
+    SY_RETURN_IF_ERROR(write_manifest());
+    SY_RETURN_IF_ERROR(stop_.status("the import"));
+    SY_RETURN_IF_ERROR(context_.cold.flush(attempt_));
+    context_.observer.set_flushed(attempt_, true);
+    SY_POINT(context_.runtime, "import.after_flush");
+    return {};
+  }
+
+  /// A writer that was taken over may meet what follows from it, its files gone, before a renewal tells it.
+  Status reason_of(Status status) {
+    if (status.code() == Code::kStaleGeneration || is_cancelled(status)) return status;
+    Status renewed = context_.catalog.renew_weight_import(token_).status();
+    if (!is_lost(renewed)) return status;
+    log_info("the import met this first: {}", status.to_string());
+    return renewed;
   }
 
   /// A committed attempt of an identity that the catalog has as IMPORTING is of another history: an older catalog was
@@ -209,9 +227,6 @@ class Import {
   }
 
   Status commit() {
-    SY_RETURN_IF_ERROR(context_.cold.flush(attempt_));
-    context_.observer.set_flushed(attempt_, true);
-    SY_POINT(context_.runtime, "import.after_flush");
     metadata::CommitWeightImport command;
     command.identity = record_.identity;
     command.token = token_.token;
@@ -278,6 +293,8 @@ class Import {
     result.logical_bytes = summary_.logical_bytes;
     result.written_bytes = written_bytes_;
     result.reused_bytes = reused_bytes_;
+    result.skipped = plan_.skipped.size();
+    for (const formats::SkippedFile& file : plan_.skipped) result.skipped_bytes += file.bytes;
     result.seconds = static_cast<double>(context_.runtime.mono_ns() - begun_ns_) / 1e9;
     return result;
   }
