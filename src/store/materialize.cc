@@ -9,6 +9,7 @@
 #include <numeric>
 #include <set>
 
+#include "base/limits.h"
 #include "base/units.h"
 #include "base/utf8.h"
 #include "store/file_segments.h"
@@ -52,13 +53,15 @@ class Materialization {
     // Two pieces to read into and one to write from for each worker.
     const std::uint64_t piece_bytes = read_piece_bytes(context_.io_budget / 3 * 2, workers);
     const auto work = [&] {
-      ReadBuffers buffers(piece_bytes);
-      const tiers::AlignedBuffer staging(piece_bytes);
+      auto buffers = ReadBuffers::allocate(piece_bytes);
+      if (!buffers.ok()) return stop_.fail(std::move(buffers).status());
+      const auto staging = tiers::AlignedBuffer::allocate(piece_bytes);
+      if (!staging.ok()) return stop_.fail(staging.status());
       while (!stop_.stopped()) {
         const std::size_t turn = next_.fetch_add(1);
         if (turn >= queue_.size()) return;
         const formats::FileEntry& file = manifest_.files[queue_[turn]];
-        if (Status status = write(file, buffers, staging.span()); !status.ok()) {
+        if (Status status = write(file, *buffers, staging->span()); !status.ok()) {
           stop_.fail(std::move(status).annotate("materialising", printable(file.path)));
         }
       }
@@ -110,8 +113,12 @@ class Materialization {
       SY_ASSIGN_OR_RETURN(const bool more, reader.next(piece));
       if (!more) break;
       if (piece.bad) return to_status(*piece.bad, record_.identity);
-      SY_RETURN_IF_ERROR(writer.append(piece.bytes));
-      progress_.add_bytes(piece.bytes.size());
+      for (ByteView rest = piece.bytes; !rest.empty();) {
+        const ByteView block = rest.first(std::min<std::size_t>(rest.size(), limits::kBlockBytes));
+        rest = rest.subspan(block.size());
+        SY_RETURN_IF_ERROR(writer.append(block));
+        progress_.add_bytes(block.size());
+      }
     }
     SY_RETURN_IF_ERROR(writer.finish());
     progress_.add_file();
