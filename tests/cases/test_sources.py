@@ -277,7 +277,9 @@ def test_other_formats_are_not_taken_twice(steelyard, tmp_path):
     assert chosen("--include", "original/*") == {"original/consolidated.00.pth", "original/params.json"}
     assert chosen("--include", "*", "--exclude", "*.bin", "--exclude", "*.onnx") == set(wanted) | {"original/consolidated.00.pth", "original/params.json"}
     assert chosen("--exclude", "*.safetensors*") == {path for path in set(wanted) | set(extra) if ".safetensors" not in path}
-    steelyard("import", source, "model")
+    stats = steelyard.json("import", source, "model")["stats"]
+    assert (stats["skipped"], stats["skipped_bytes"]) == (4, 3480), "an import says that it left something out"
+    assert "not taken: 4 files or folders" in steelyard("import", source, "model").stdout
     steelyard("materialize", "model", tmp_path / "back")
     assert tree_digests(tmp_path / "back") == wanted
 
