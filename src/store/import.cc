@@ -293,6 +293,8 @@ class Import {
     result.logical_bytes = summary_.logical_bytes;
     result.written_bytes = written_bytes_;
     result.reused_bytes = reused_bytes_;
+    result.skipped = plan_.skipped.size();
+    for (const formats::SkippedFile& file : plan_.skipped) result.skipped_bytes += file.bytes;
     result.seconds = static_cast<double>(context_.runtime.mono_ns() - begun_ns_) / 1e9;
     return result;
   }
