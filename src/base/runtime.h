@@ -85,8 +85,8 @@ class Runtime {
 /// STEELYARD_FAULT arms fault points in it, for tests: rules separated by `,`, each `ACTION@POINT[#N]` where ACTION is
 /// `kill` (SIGKILL to itself), `stop` (SIGSTOP), `trace` (POINT is ignored; every point passed is written to the file
 /// named by STEELYARD_FAULT_TRACE, one name a line) or an errno name (ENOSPC EIO EACCES EROFS EMLINK EPERM EXDEV
-/// EINVAL ENOTSUP ETIMEDOUT); POINT may end in `*`; N is the number of the pass, from 1, at which it acts (errno rules
-/// without N act on every pass).
+/// EINVAL ENOTSUP ETIMEDOUT EAGAIN EBUSY ENOMEM EINTR EBADF ENOSYS); POINT may end in `*`; N is the number of the pass,
+/// from 1, at which it acts (errno rules without N act on every pass).
 Runtime& real_runtime();
 
 }  // namespace steelyard

@@ -9,6 +9,7 @@
 #include "base/bytes.h"
 #include "base/runtime.h"
 #include "base/status.h"
+#include "base/sync_folder.h"
 #include "base/unique_fd.h"
 #include "tiers/tier.h"
 
@@ -16,9 +17,6 @@ namespace steelyard::store {
 
 /// Opens the folder `relative` (which may be longer than PATH_MAX) below `root`, making what is missing.
 Result<UniqueFd> open_or_make_folder(int root, std::string_view relative);
-
-/// Makes the names in a folder durable.
-Status sync_folder(const std::string& path);
 
 /// One file being written from its first byte to its last. Used by one thread. `staging` is the caller's memory, lent
 /// for the writer's life.

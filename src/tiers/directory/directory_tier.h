@@ -21,7 +21,7 @@ namespace steelyard::tiers::directory {
 
 class DirectoryTier final : public Tier {
  public:
-  DirectoryTier(Runtime& runtime, std::string path, Fd root, bool read_only, Medium medium,
+  DirectoryTier(Runtime& runtime, std::string path, UniqueFd root, bool read_only, Medium medium,
                 std::optional<std::uint64_t> reserve_free_bytes);
 
   const Traits& traits() const override { return traits_; }
