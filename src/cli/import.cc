@@ -244,10 +244,11 @@ Status dry_run(Invocation& call, const store::ImportRequest& request) {
       skipped.add({printable(file.path), format_size(file.bytes), printable(file.reason)});
     }
     call.out().line("");
-    call.out().write(skipped.render(terminal()));
+    // Whole, however wide: the reason ends with the flag that takes it.
+    call.out().write(skipped.render(Terminal{}));
   }
   call.out().line("");
-  call.out().line("would import " + std::to_string(plan->files.size()) + " files, " + format_size(plan->logical_bytes) +
+  call.out().line("would import " + counted(plan->files.size(), "file") + ", " + format_size(plan->logical_bytes) +
                   "; nothing was written");
   return {};
 }
@@ -269,12 +270,13 @@ void print_result(Invocation& call, const store::ImportResult& result) {
     return;
   }
   if (!call.quiet()) {
-    std::string line = "imported " + std::to_string(result.files) + " files, " + std::to_string(result.tensors) +
-                       " tensors, " + format_size(result.logical_bytes);
+    std::string line = "imported " + counted(result.files, "file") + ", " + counted(result.tensors, "tensor") + ", " +
+                       format_size(result.logical_bytes);
     if (result.reused_bytes > 0) line += " (" + format_size(result.reused_bytes) + " of it already stored)";
     call.out().line(line + " in " + format_age(static_cast<std::int64_t>(result.seconds * 1000)));
     if (result.skipped > 0) {
-      call.out().line("not taken: " + std::to_string(result.skipped) + " files or folders, " +
+      call.out().line("not taken: " + std::to_string(result.skipped) +
+                      (result.skipped == 1 ? " file or folder, " : " files or folders, ") +
                       format_size(result.skipped_bytes) + " (--dry-run names them and the flag that takes them)");
     }
   }

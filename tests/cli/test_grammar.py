@@ -132,6 +132,9 @@ def test_flags_stand_before_and_after_the_verb(steelyard):
         assert steelyard(*words).json()["revisions"] == []
     assert steelyard("-qn", "other", "list").stdout == ""
     assert steelyard("list", "-nother").stdout == "no revisions in namespace other\n"
+    # A filter that matches nothing is not an empty store.
+    nothing = steelyard("list", "other", "--label", "a=b", "--state", "DELETED").stdout
+    assert nothing == "no revision in namespace default matches: resource other, state DELETED, label a=b\n"
 
 
 def test_the_hot_tier_is_refused_not_ignored(steelyard, checkpoint):
