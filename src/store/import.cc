@@ -278,6 +278,11 @@ class Import {
           fmt::format("another writer took this import over; `steelyard inspect {}` shows what became of it",
                       formats::format_ref(record_.identity)));
     }
+    if (is_cancelled(status)) {
+      return std::move(status).with_hint(
+          fmt::format("nothing was left half visible; run the same command again: it resumes {}",
+                      formats::format_ref(record_.identity)));
+    }
     const std::string resume =
         fmt::format("nothing was published; the same command resumes {}", formats::format_ref(record_.identity));
     const std::string hint = status.hint().empty() ? resume : status.hint() + "; " + resume;

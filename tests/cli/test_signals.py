@@ -48,6 +48,7 @@ def test_an_interrupted_import(steelyard, source, number, code, json_mode):
         assert "interrupted" in error["message"] and "again" in error["hint"]
     else:
         assert "interrupted" in err.decode() and "again" in err.decode()
+        assert err.decode().count("nothing was ") == 1 and "resumes demo@main#1" in err.decode()
     assert steelyard.json("list")["revisions"] == []
     (revision,) = steelyard.json("list", "--all")["revisions"]
     assert revision["availability"] == "IMPORTING" and revision["committed_seq"] is None
