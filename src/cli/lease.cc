@@ -49,7 +49,7 @@ void print_lease(Invocation& call, const metadata::Lease& lease) {
   }
   if (!call.quiet()) {
     call.out().line("leased " + formats::format_ref(lease.identity) + " to " + printable(lease.holder) + " for " +
-                    format_age(left_ms));
+                    format_age((left_ms + 999) / 1000 * 1000));  // the milliseconds since are no second less
   }
   call.out().line(lease.lease_id);
 }

@@ -353,9 +353,9 @@ class Planner {
     const auto is_weight = [](const PlannedFile& file) { return file.kind == FileKind::kWeight; };
     if (options_.allow_empty || std::ranges::any_of(plan_.files, is_weight)) return {};
     return {Code::kInvalidArgument,
-            fmt::format("there is no weight file among the {} files to import; wanted .safetensors, .bin, .pt, .pth, "
+            fmt::format("there is no weight file among the {} file{} to import; wanted .safetensors, .bin, .pt, .pth, "
                         ".ckpt, .gguf, .onnx, .h5 or .msgpack",
-                        plan_.files.size()),
+                        plan_.files.size(), plan_.files.size() == 1 ? "" : "s"),
             "name another source, or pass --allow-empty to import metadata alone"};
   }
 

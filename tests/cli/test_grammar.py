@@ -52,6 +52,8 @@ def test_a_later_verb_is_refused_with_what_to_do(steelyard, verb):
     "words, message, hint",
     [
         (["imprt", "x"], 'unknown verb "imprt"', "`import`"),
+        (["ls"], 'unknown verb "ls"', "`list`"),
+        (["show", "x"], 'unknown verb "show"', "`inspect`"),
         (["lease", "aquire"], "`lease aquire`", "`lease acquire`"),
         (["lease"], "needs to know what to do", "lease list"),
         (["model"], "no verb", "--help"),
