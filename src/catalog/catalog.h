@@ -84,6 +84,7 @@ class Catalog {
   Result<std::vector<LeaseRow>> list_leases(const metadata::Identity& identity);
   Result<std::vector<LeaseRow>> list_leases(const std::string& tenant_id, const std::string& namespace_id);
 
+  /// What was seen already is answered without a turn in the log.
   Result<metadata::RevisionRecord> reconcile_weight_revision(const metadata::ReconcileRevision& command);
   /// Removes the expired leases of a revision.
   Status reap_leases(const metadata::Identity& identity);

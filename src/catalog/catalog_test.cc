@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/limits.h"
+#include "oplog/fault_injecting.h"
 #include "oplog/open.h"
 
 namespace steelyard::catalog {
@@ -153,6 +154,24 @@ TEST_F(CatalogTest, ANewEpochStandsEvenWhenTheCommandFails) {
   EXPECT_EQ(catalog.begin_weight_import(begin('b', 2)).code(), Code::kBusy);
   runtime.mono += 1;
   EXPECT_TRUE(catalog.begin_weight_import(begin('b', 2)).ok());
+}
+
+TEST_F(CatalogTest, WhatWasSeenAlreadyTakesNoTurn) {
+  ASSERT_TRUE(catalog.begin_weight_import(begin('a', 1)).ok());
+  observer.found = whole();
+  const auto record = catalog.commit_weight_import(commit('a', 1, 1));
+  ASSERT_TRUE(record.ok());
+  const std::uint64_t length = *log->length();
+  oplog::FaultInjectingLog broken(runtime, *log, {});
+  Catalog behind(runtime, broken, observer, {});
+  metadata::ReconcileRevision seen{kIdentity, record->metadata_generation, {}, metadata::Residency::kCold, {}, {}, 0};
+  broken.script({oplog::LogFault::kBefore});
+  const auto same = behind.reconcile_weight_revision(seen);
+  ASSERT_TRUE(same.ok()) << same.status().to_string();
+  EXPECT_EQ(*same, *record);
+  seen.damage = {{formats::payload_key(kIdentity, 0)}, 1};
+  EXPECT_EQ(behind.reconcile_weight_revision(seen).code(), Code::kDurabilityFailed);
+  EXPECT_EQ(*log->length(), length);
 }
 
 TEST_F(CatalogTest, Leases) {
