@@ -119,7 +119,7 @@ class StoreTest : public testing::Test {
   }
   Result<MaterializeResult> materialize(Store& store, const std::string& target, bool force = false) {
     Recorder recorder;
-    return store.materialize({selector_, target, force, false}, recorder, cancel_);
+    return store.materialize({selector_, target, force, false, {}}, recorder, cancel_);
   }
   Result<std::string> cat(Store& store, const std::string& path, std::optional<std::uint64_t> first = {},
                           std::optional<std::uint64_t> last = {}) {

@@ -165,7 +165,12 @@ def test_right_size_and_wrong_bytes(steelyard, tmp_path):
     assert steelyard.error("cat", "model", file, code=11)["code"] == "NOT_READY"
     healthy = "model-00001-of-00002.safetensors"
     assert steelyard("cat", "model", healthy, "--allow-degraded").stdout_bytes == (source / healthy).read_bytes()
-    assert steelyard.error("materialize", "model", tmp_path / "out", "--allow-degraded", code=5)["code"] == "CORRUPT"
+    result = steelyard("--json", "materialize", "model", tmp_path / "out", "--allow-degraded", code=5)
+    assert result.error()["code"] == "CORRUPT" and file in result.error()["message"]
+    assert [one["file"] for one in result.json()["missing"]] == [file]
+    whole = tree_digests(source)
+    del whole[file]
+    assert tree_digests(tmp_path / "out") == whole, "what is intact, and no file that looks whole and is not"
     # The same checkpoint again is a new revision and must not share the bad bytes.
     steelyard("import", source, "model", "--chunk-size", "1MiB")
     assert steelyard.json("verify", "model")["ok"]
