@@ -10,7 +10,7 @@ import time
 import pytest
 
 from crash import harness
-from lib.checkpoints import tree_bytes, tree_digests
+from lib.checkpoints import make_hub_cache, tree_bytes, tree_digests
 
 
 def test_an_import_passes_points(steelyard, source, tmp_path):
@@ -119,3 +119,25 @@ def test_an_interrupted_import_gives_its_token_back(steelyard, source, tmp_path,
     harness.import_until_done(steelyard, source)
     harness.assert_whole(steelyard, source, tmp_path)
     harness.assert_no_strays(steelyard.store)
+
+
+def test_a_hub_snapshot_whose_ref_moved_is_resumed(steelyard, tmp_path):
+    """The label hub_ref is given by the import itself: that it would be another one now is no other import."""
+    plain = harness.small_checkpoint(tmp_path / "plain")
+    for refs_then, refs_now in ((("main",), ()), ((), ("main",)), (("main",), ("v2",))):
+        hub = tmp_path / f"hub-{len(refs_then)}-{len(refs_now)}-{'v2' in refs_now}"
+        snapshot = make_hub_cache(hub, plain, repo="org/name", refs=refs_then)
+        runner = steelyard.at(tmp_path / f"store-{hub.name}")
+        killed = runner.run("import", snapshot, "--label", "a=b", env={"STEELYARD_FAULT": "kill@import.after_object_put"})
+        assert killed.code == -signal.SIGKILL
+        for ref in refs_then:
+            (snapshot.parents[1] / "refs" / ref).unlink()
+        for ref in refs_now:
+            path = snapshot.parents[1] / "refs" / ref
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(snapshot.name)
+        error = runner.error("import", snapshot, "--label", "a=c", code=4)
+        assert error["code"] == "CONFLICT" and "labels" in error["message"]
+        revision = runner.json("import", snapshot, "--label", "a=b")["revision"]
+        assert revision["import_attempt"] == 2 and revision["weight_generation"] == 1
+        assert revision["labels"] == {"a": "b", **({"hub_ref": refs_then[0]} if refs_then else {})}
