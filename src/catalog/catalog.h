@@ -106,6 +106,8 @@ class Catalog {
   Status check_mutable() const;
   /// Judges the command in the log's turn; its answer is durable.
   Result<metadata::Answer> mutate(const metadata::Command& command);
+  /// The writer in the way of a Begin, if there is one.
+  Result<std::optional<metadata::Writer>> find_writer_of(const metadata::BeginWeightImport& command);
   /// What the command would come to now, without appending anything.
   Result<metadata::Prepared> rehearse(const metadata::Command& command);
   Result<metadata::RevisionRecord> mutate_record(const metadata::Command& command);

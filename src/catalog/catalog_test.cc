@@ -274,6 +274,19 @@ TEST_F(CatalogTest, SnapshotsByLengthAndAFailedCopyOnlyLogs) {
   EXPECT_TRUE(snapshotting.get_weight_revision(kIdentity).ok());
 }
 
+TEST(Committed, ANewerFormatIsNamedBeforeItsChecksumIsJudged) {
+  // Nobody knows where another format keeps its checksum, or whether it has one.
+  for (const std::string bytes : {"steelyard committed 2\n", "steelyard committed 12\nanything"}) {
+    const auto newer = decode_committed(bytes);
+    EXPECT_EQ(newer.code(), Code::kUnavailable) << bytes;
+    EXPECT_NE(newer.status().message().find("newer than 1"), std::string::npos) << newer.status().to_string();
+  }
+  for (const std::string bytes : {"steelyard committed \n", "steelyard committed 2", "steelyard committed 0\nanything",
+                                  "steelyard committed 99999999999999999999\n", "steelyard committed x\n"}) {
+    EXPECT_EQ(decode_committed(bytes).code(), Code::kCorrupt) << bytes;
+  }
+}
+
 TEST(Committed, DamageIsFound) {
   metadata::RevisionRecord record;
   EXPECT_EQ(decode_committed("").code(), Code::kCorrupt);
