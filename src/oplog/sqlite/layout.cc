@@ -36,9 +36,9 @@ constexpr const char* kSchema = R"(
                                 PRIMARY KEY(id, name)) WITHOUT ROWID;
   CREATE TABLE snapshot_part(id INTEGER NOT NULL, name TEXT NOT NULL, part INTEGER NOT NULL, data BLOB NOT NULL,
                              UNIQUE(id, name, part));
-  INSERT INTO meta VALUES('base', 0), ('fence', 0), ('state_schema', 1);
+  INSERT INTO meta VALUES('base', 0), ('fence', 0), ('folded', 0), ('state_schema', 2);
 )";
-static_assert(kApplicationId == 1398033497 && kUserVersion == 1 && kStateSchema == 1, "as written in kSchema");
+static_assert(kApplicationId == 1398033497 && kUserVersion == 1 && kStateSchema == 2, "as written in kSchema");
 
 std::string folder_of(const std::string& path) {
   std::string folder = std::filesystem::path(path).parent_path().string();
