@@ -103,7 +103,10 @@ class Import {
     command.labels = with_automatic(request_.labels);
     command.policy = request_.policy;
 
-    SY_ASSIGN_OR_RETURN(const auto newest_before, newest());
+    std::optional<metadata::RevisionRecord> newest_before;
+    if (request_.wait_ms > 0) {
+      SY_ASSIGN_OR_RETURN(newest_before, newest());
+    }
     const std::int64_t deadline = context_.runtime.mono_ms() + request_.wait_ms;
     for (;;) {
       auto answer = context_.catalog.begin_weight_import(command);

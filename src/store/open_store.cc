@@ -26,6 +26,7 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kNameAStore =
     "name a folder that is empty or not there yet with --store DIR or STEELYARD_STORE";
+constexpr std::string_view kNameAnother = "name another store with --store DIR or STEELYARD_STORE";
 constexpr std::string_view kNameAColdTier =
     "name a folder that is empty or not there yet with --cold-path DIR or STEELYARD_COLD_PATH";
 
@@ -41,12 +42,12 @@ Paths paths_of(const StoreOptions& options) {
           options.cold_path.empty() ? (store / "cold").native() : options.cold_path};
 }
 
-/// Whatever keeps a store from being made says which setting names its place.
+/// Whatever keeps a store from being made or looked at says which setting names its place.
 Status with_place(Status status, std::string_view hint) {
   if (status.ok() || !status.hint().empty()) return status;
   if (status.code() == Code::kNoSpace || status.code() == Code::kBusy) return status;
   const bool denied = status.code() == Code::kUnauthorized;
-  return std::move(status).with_hint(denied ? fmt::format("give yourself permission to write there, or {}", hint)
+  return std::move(status).with_hint(denied ? fmt::format("give yourself permission there, or {}", hint)
                                             : std::string(hint));
 }
 
@@ -57,16 +58,16 @@ Result<bool> exists(const std::string& path) {
   if (errno == ENOENT) return false;
   if (errno == ENOTDIR) {
     return Status(Code::kInvalidArgument, fmt::format("{} cannot be there: a part of that path is a file", path),
-                  std::string(kNameAStore));
+                  std::string(kNameAnother));
   }
-  return with_place(errno_status(errno, "stat", path), kNameAStore);
+  return with_place(errno_status(errno, "stat", path), kNameAnother);
 }
 
 Status check_is_folder(const std::string& path) {
   struct stat info {};
   if (stat(path.c_str(), &info) != 0 || S_ISDIR(info.st_mode)) return {};
   return {Code::kInvalidArgument, fmt::format("the store path {} is not a folder", printable(path)),
-          std::string(kNameAStore)};
+          std::string(kNameAnother)};
 }
 
 /// A new store is made in a folder of its own. What a creator that died left in it is no stranger: its catalog under
@@ -125,7 +126,7 @@ Result<std::optional<std::string>> cold_id(const std::string& path) {
   auto id = tiers::directory_store_id(path);
   if (id.ok()) return std::optional(std::move(id).value());
   if (id.code() == Code::kNotFound) return std::optional<std::string>();
-  return std::move(id).status();
+  return with_place(std::move(id).status(), "set --cold-path to the cold tier of this store");
 }
 
 bool holds_objects(const std::string& cold) {

@@ -68,7 +68,7 @@ def test_a_store_that_is_a_file_or_lies_below_one(steelyard, checkpoint):
             names_the_setting(steelyard.at(path).error(*words, code=2))
 
 
-def test_a_store_that_may_not_be_made(steelyard, checkpoint, tmp_path, unprivileged, monkeypatch):
+def test_a_store_that_may_not_be_made(steelyard, checkpoint, tmp_path, unprivileged):
     locked = tmp_path / "locked"
     locked.mkdir()
     locked.chmod(0o555)
@@ -81,3 +81,16 @@ def test_a_store_that_may_not_be_made(steelyard, checkpoint, tmp_path, unprivile
 
 def test_no_store(steelyard):
     names_the_setting(steelyard.error("inspect", "demo", code=3))
+
+
+def test_a_store_that_may_not_be_looked_into(steelyard, checkpoint, tmp_path, unprivileged):
+    for parent in [tmp_path, *list(tmp_path.parents)[:3]]:
+        if parent.stat().st_uid == os.geteuid():
+            parent.chmod(0o755)
+    steelyard("import", checkpoint, "demo")
+    steelyard.store.chmod(0o000)
+    try:
+        for words in (("list",), ("inspect", "demo"), ("import", checkpoint, "demo")):
+            names_the_setting(steelyard.error(*words, code=9, **unprivileged))
+    finally:
+        steelyard.store.chmod(0o755)
