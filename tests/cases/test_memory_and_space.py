@@ -122,11 +122,11 @@ def test_a_filesystem_without_direct_io(steelyard, tmp_path):
             pytest.skip(refused)
         runner = steelyard.at(tmp_path / "disk" / "store")
         for words in (["import", source, "model"], ["verify", "model"], ["materialize", "model", tmp_path / "out"]):
-            lines = runner("--log-level", "info", *words, env={"STEELYARD_FAULT": "EINVAL@tier.direct"}).stderr.splitlines()
+            lines = runner("--log-level", "info", *words, env={"STEELYARD_FAULT": "EINVAL@tier.direct"}).said.splitlines()
             assert len([line for line in lines if "direct" in line]) <= 1, lines
             assert all(line.startswith("info: ") for line in lines), lines
         assert tree_digests(tmp_path / "out") == tree_digests(source)
-        assert runner("import", source, "quiet").stderr == ""
+        assert runner("import", source, "quiet").said == ""
 
 
 # --- writes that go wrong ---

@@ -16,7 +16,7 @@ COMP_WORDS=({words}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); _steelyard; print
 
 
 def complete(script: str, words: str) -> list[str]:
-    done = subprocess.run(["bash", "-euc", script + ASK.format(words=words)], capture_output=True, text=True, timeout=30)
+    done = subprocess.run(["bash", "-euc", script + ASK.format(words=words)], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0 and done.stderr == "", done.stderr
     return done.stdout.split()
 
@@ -44,7 +44,7 @@ def test_bash_completes_references(steelyard, checkpoint, tmp_path):
     def refs(line: str) -> list[str]:
         words = " ".join(shlex.quote(word) for word in line.split(" "))
         ask = f"COMP_LINE={shlex.quote(line)}; COMP_POINT=${{#COMP_LINE}}; " + ASK.format(words=words)
-        done = subprocess.run(["bash", "-euc", script + ask], capture_output=True, text=True, timeout=30, env=env)
+        done = subprocess.run(["bash", "-euc", script + ask], capture_output=True, text=True, timeout=300, env=env)
         assert done.returncode == 0 and done.stderr == "", done.stderr
         return done.stdout.split()
 

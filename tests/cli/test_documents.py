@@ -210,4 +210,4 @@ def test_nothing_else_is_on_stdout_and_stderr(steelyard, imported, tmp_path):
     for words in (["list"], ["inspect", "demo"], ["verify", "demo"], ["materialize", "demo", tmp_path / "m"], ["lease", "list"], ["config", "show"]):
         result = steelyard("--json", *words)
         result.json()
-        assert result.stdout.count("\n") == 1 and result.stderr == "", result.explain()
+        assert result.stdout.count("\n") == 1 and result.said == "", result.explain()

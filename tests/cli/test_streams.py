@@ -100,9 +100,9 @@ def test_a_warning_is_one_line(steelyard, tmp_path):
     source = make_checkpoint(tmp_path / "odd", shards=1)
     write_file(source / "model.safetensors", safetensors_bytes({"x": Tensor("F8_XYZ", (4,), b"1234")}))
     result = steelyard("import", source, "plain")
-    (line,) = result.stderr.splitlines()
+    (line,) = result.said.splitlines()
     assert line.startswith("warning: ") and "F8_XYZ" in line
-    assert steelyard("import", source, "error", "--log-level", "error").stderr == ""
+    assert steelyard("import", source, "error", "--log-level", "error").said == ""
     result = steelyard("import", source, "json", "--progress", "json")
     warnings = [json.loads(line) for line in result.stderr.splitlines() if "warning" in line]
     assert [list(one) for one in warnings] == [["event", "message"]] and "F8_XYZ" in warnings[0]["message"]

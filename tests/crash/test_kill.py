@@ -54,10 +54,11 @@ def test_killed_twice_in_a_row(steelyard, source, tmp_path, import_point):
 
 @pytest.mark.slow
 def test_killed_at_random_moments(steelyard, tmp_path):
-    """Forty imports of a larger checkpoint, each killed after a seeded delay."""
+    """Forty imports of a larger checkpoint, each killed after a seeded delay; every other one at a seeded point, so that
+    enough are killed however quick or busy the machine is."""
     source = harness.small_checkpoint(tmp_path / "source", mib_per_shard=24)
     begin = time.monotonic()
-    steelyard.at(tmp_path / "timing")(*harness.import_args(source))
+    points = harness.trace(steelyard.at(tmp_path / "timing"), tmp_path, *harness.import_args(source))
     whole_s = time.monotonic() - begin
     rng = random.Random(20)
     outcomes = {"killed": 0, "done": 0}
@@ -65,11 +66,17 @@ def test_killed_at_random_moments(steelyard, tmp_path):
         runner = steelyard.at(tmp_path / f"store-{round_number % 4}")
         ref = f"model-{round_number}@main"
         before = [one["ref"] for one in harness.revisions(runner)] if runner.store.exists() else []
-        process = runner.start(*harness.import_args(source, ref))
-        try:
-            process.wait(timeout=rng.uniform(0, whole_s))
-        except subprocess.TimeoutExpired:
-            process.kill()
+        if round_number % 2:
+            point = rng.choice(points)
+            # How often a point is passed differs a little with how two workers meet.
+            number = rng.randint(1, max(1, points.count(point) // 2))
+            process = runner.start(*harness.import_args(source, ref), env={"STEELYARD_FAULT": f"kill@{point}#{number}"})
+        else:
+            process = runner.start(*harness.import_args(source, ref))
+            try:
+                process.wait(timeout=rng.uniform(0, whole_s))
+            except subprocess.TimeoutExpired:
+                process.kill()
         process.communicate()
         outcomes["killed" if process.returncode == -signal.SIGKILL else "done"] += 1
         after = [one["ref"] for one in harness.revisions(runner)] if runner.store.exists() else []

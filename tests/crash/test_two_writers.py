@@ -145,7 +145,7 @@ def test_equal_content_under_two_names_at_once(steelyard, source, tmp_path):
 
 def test_sixteen_imports_at_once(steelyard, source):
     processes = [steelyard.start("--json", *harness.import_args(source, f"model-{number:02d}")) for number in range(16)]
-    results = [harness.finish(process, timeout=120) for process in processes]
+    results = [harness.finish(process, timeout=300) for process in processes]
     assert [code for code, _, _ in results] == [0] * 16, [error for _, _, error in results if error]
     listed = harness.revisions(steelyard)
     assert sorted(one["resource_id"] for one in listed) == [f"model-{number:02d}" for number in range(16)]
@@ -210,7 +210,7 @@ def test_a_stopped_creator_holds_nobody(steelyard, source, tmp_path, point):
     """A process that was stopped while it made the store: the next one makes it, and the late one goes on with that."""
     stopped = harness.stop_at(steelyard, point, 1, *harness.import_args(source, "late"))
     try:
-        steelyard(*harness.import_args(source, "early"), timeout=20)
+        steelyard(*harness.import_args(source, "early"))
         stopped.send_signal(signal.SIGCONT)
         assert harness.finish(stopped)[0] == 0
     finally:
