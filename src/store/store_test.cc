@@ -205,6 +205,21 @@ TEST_F(StoreTest, EqualObjectsUnderWayTogetherAreWrittenOnce) {
   }
 }
 
+TEST_F(StoreTest, EqualSmallFilesOfAnImportAreWrittenOnce) {
+  for (const unsigned jobs : {1U, 2U}) {
+    options_.jobs = jobs;
+    options_.path = at("small-" + std::to_string(jobs));
+    const std::string data = pattern(5000, jobs);
+    for (int i = 0; i < 8; ++i) write(at("small/" + std::to_string(i) + ".bin"), data);
+    const auto store = open();
+    const auto imported = import(*store, request(at("small")));
+    ASSERT_TRUE(imported.ok()) << imported.status().to_string();
+    EXPECT_EQ(imported->written_bytes, data.size()) << jobs << " workers";
+    EXPECT_EQ(imported->reused_bytes, 7 * data.size());
+    EXPECT_TRUE(verify(*store)->problems.empty());
+  }
+}
+
 TEST_F(StoreTest, AFailedPutLeavesNobodyWaiting) {
   options_.io_memory = 64 * kMiB;
   const std::string data = pattern(2 * kMiB, 1);

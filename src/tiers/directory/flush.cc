@@ -61,7 +61,7 @@ Status DirectoryTier::sync_all(const std::vector<SyncTarget>& targets) {
 Status DirectoryTier::flush(const AttemptName& attempt) {
   SY_RETURN_IF_ERROR(check_group(attempt.group));
   SY_RETURN_IF_ERROR(folder_.check_writable());
-  std::vector<WaitingContent> waiting;
+  std::map<Digest, WaitingContent> waiting;
   {
     const std::lock_guard lock(mutex_);
     if (const auto found = waiting_content_.find(attempt); found != waiting_content_.end()) {
@@ -91,8 +91,8 @@ Status DirectoryTier::flush(const AttemptName& attempt) {
   SY_RETURN_IF_ERROR(sync_all(folders));
   SY_POINT(folder_.runtime(), "tier.after_flush_folders");
 
-  for (const WaitingContent& content : waiting) {
-    add_content(object_path(content.name), content.sha256, content.bytes, content.replace)
+  for (const auto& [sha256, content] : waiting) {
+    add_content(object_path(content.name), sha256, content.bytes, content.replace)
         .ignore("an entry is economy, never safety");
   }
   return {};
