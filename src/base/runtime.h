@@ -54,7 +54,8 @@ class Runtime {
   virtual std::int64_t mono_ms() = 0;
   /// Nanoseconds for measuring durations inside one process; never stored.
   virtual std::int64_t mono_ns() = 0;
-  /// Milliseconds since 1970, UTC. Fills in created_at and the like; decides nothing.
+  /// Milliseconds since 1970, UTC, from 1970 to the end of 9999 whatever the clock says: it fills in created_at and the
+  /// like, decides nothing, and no clock may make what it is written into unreadable.
   virtual std::int64_t wall_ms() = 0;
   /// The clock epoch: the kernel's boot id. Instants of mono_ms compare only within one epoch.
   virtual const std::string& epoch() = 0;
@@ -79,6 +80,9 @@ class Runtime {
   virtual int point_armed(const char* name) = 0;
   bool faults_armed_ = false;
 };
+
+/// What Runtime::wall_ms makes of a clock's seconds and nanoseconds.
+std::int64_t wall_ms_of(std::int64_t seconds, std::int64_t nanoseconds);
 
 /// The process's own runtime: threads and the system's clocks.
 ///
