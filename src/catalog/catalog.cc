@@ -282,7 +282,12 @@ Result<RevisionRecord> Catalog::reconcile_weight_revision(const metadata::Reconc
   return mutate_record(command);
 }
 
-Status Catalog::reap_leases(const Identity& identity) { return mutate(metadata::ReapLeases{identity}).status(); }
+Status Catalog::reap_leases(const Identity& identity) {
+  SY_RETURN_IF_ERROR(check_mutable());
+  const metadata::ReapLeases command{identity};
+  SY_ASSIGN_OR_RETURN(const Prepared rehearsed, rehearse(command));
+  return rehearsed.entries.empty() ? Status() : mutate(command).status();
+}
 
 Result<std::optional<RevisionRecord>> Catalog::delete_weight_revision(const metadata::DeleteWeightRevision& command) {
   SY_ASSIGN_OR_RETURN(Answer answer, mutate(command));
@@ -291,8 +296,48 @@ Result<std::optional<RevisionRecord>> Catalog::delete_weight_revision(const meta
 
 Result<RevisionRecord> Catalog::finish_delete(const metadata::FinishDelete& command) { return mutate_record(command); }
 
+Status Catalog::compact_tombstones(const metadata::CompactTombstones& command) { return mutate(command).status(); }
+
 Result<RevisionRecord> Catalog::update_weight_policy(const metadata::UpdateWeightPolicy& command) {
   return mutate_record(command);
+}
+
+Result<Answer> Catalog::start_operation(const metadata::StartOperation& command) { return mutate(command); }
+
+Result<Answer> Catalog::take_operation(metadata::TakeOperation command) {
+  Result<Answer> taken = mutate(command);
+  if (taken.code() != Code::kBusy) return taken;
+  // As for a writer: the proof is made outside of the turn, and the rule holds it against the runner that it finds.
+  std::optional<metadata::Runner> runner;
+  SY_RETURN_IF_ERROR(log_.view([&](const StateView& view) -> Status {
+    SY_ASSIGN_OR_RETURN(runner, metadata::find_runner(view, command.identity));
+    return {};
+  }));
+  if (!runner || runner->token.empty() || !runtime_.provably_gone(runner->process)) return taken;
+  command.current_runner_gone = true;
+  command.gone_process = runner->process;
+  return mutate(command);
+}
+
+Result<metadata::Runner> Catalog::report_operation(const metadata::ReportOperation& command) {
+  SY_ASSIGN_OR_RETURN(Answer answer, mutate(command));
+  SY_CHECK(answer.runner.has_value(), "a report answers with the runner");
+  return *std::move(answer.runner);
+}
+
+Result<RevisionRecord> Catalog::end_operation(const metadata::EndOperation& command) { return mutate_record(command); }
+
+Result<RevisionRecord> Catalog::cancel_operation(const metadata::CancelOperation& command) {
+  return mutate_record(command);
+}
+
+Result<metadata::OperationView> Catalog::query_operation(const std::string& operation_id) {
+  metadata::OperationView found;
+  SY_RETURN_IF_ERROR(log_.view([&](const StateView& view) -> Status {
+    SY_ASSIGN_OR_RETURN(found, metadata::get_operation(view, operation_id));
+    return {};
+  }));
+  return found;
 }
 
 Result<std::optional<RevisionRecord>> Catalog::find_by_group(const std::string& group_digest_hex) {
@@ -302,6 +347,25 @@ Result<std::optional<RevisionRecord>> Catalog::find_by_group(const std::string& 
     return {};
   }));
   return record;
+}
+
+Result<std::vector<RevisionRecord>> Catalog::records_after(const std::optional<Identity>& after, std::size_t limit) {
+  std::vector<RevisionRecord> records;
+  SY_RETURN_IF_ERROR(log_.view([&](const StateView& view) -> Status {
+    SY_ASSIGN_OR_RETURN(records, metadata::records_after(view, after, limit));
+    return {};
+  }));
+  return records;
+}
+
+Result<std::int64_t> Catalog::get_watermark(const metadata::Lineage& lineage) {
+  std::int64_t generation = 0;
+  SY_RETURN_IF_ERROR(log_.view([&](const StateView& view) -> Status {
+    SY_ASSIGN_OR_RETURN(const auto mark, metadata::find_watermark(view, lineage));
+    if (mark) generation = mark->weight_generation;
+    return {};
+  }));
+  return generation;
 }
 
 void Catalog::maybe_snapshot(std::uint64_t sequence) {
@@ -319,12 +383,13 @@ void Catalog::maybe_snapshot(std::uint64_t sequence) {
     snapshot_check_at_.store(sequence + (every - *length));
     return;
   }
-  if (const Status status = save_and_trim(); !status.ok()) {
+  if (const Status status = save_snapshot(); !status.ok()) {
     log_warning("no snapshot of the catalog: {}", status.to_string());
   }
 }
 
-Status Catalog::save_and_trim() {
+Status Catalog::save_snapshot() {
+  SY_RETURN_IF_ERROR(check_mutable());
   SY_ASSIGN_OR_RETURN(const std::uint64_t sequence, log_.save_snapshot());
   SY_RETURN_IF_ERROR(log_.trim(sequence));
   if (!options_.on_snapshot) return {};

@@ -86,17 +86,38 @@ class Catalog {
 
   /// What was seen already is answered without a turn in the log.
   Result<metadata::RevisionRecord> reconcile_weight_revision(const metadata::ReconcileRevision& command);
-  /// Removes the expired leases of a revision.
+  /// Removes the expired leases of a revision; without a turn in the log where there are none.
   Status reap_leases(const metadata::Identity& identity);
 
   /// The record; absent when the tombstone was compacted, which is success too.
   Result<std::optional<metadata::RevisionRecord>> delete_weight_revision(const metadata::DeleteWeightRevision& command);
   /// DELETING -> DELETED, for a caller that has proved that every replica is gone.
   Result<metadata::RevisionRecord> finish_delete(const metadata::FinishDelete& command);
+  /// Tombstones of the lineage at or below the generation become its watermark.
+  Status compact_tombstones(const metadata::CompactTombstones& command);
   Result<metadata::RevisionRecord> update_weight_policy(const metadata::UpdateWeightPolicy& command);
+
+  /// Operations. The answer's record, and the runner where the command asked for one.
+  Result<metadata::Answer> start_operation(const metadata::StartOperation& command);
+  /// Proves itself that the current runner's process is gone, where it is. BUSY for a live one.
+  Result<metadata::Answer> take_operation(metadata::TakeOperation command);
+  Result<metadata::Runner> report_operation(const metadata::ReportOperation& command);
+  Result<metadata::RevisionRecord> end_operation(const metadata::EndOperation& command);
+  Result<metadata::RevisionRecord> cancel_operation(const metadata::CancelOperation& command);
+  /// A running one with its runner's progress. NOT_FOUND when no record retains it.
+  Result<metadata::OperationView> query_operation(const std::string& operation_id);
 
   /// The record whose payload group has this digest (64 hex digits), if there is one.
   Result<std::optional<metadata::RevisionRecord>> find_by_group(const std::string& group_digest_hex);
+
+  /// The next records of the whole store, every tenant and namespace, in the order of their keys.
+  Result<std::vector<metadata::RevisionRecord>> records_after(const std::optional<metadata::Identity>& after,
+                                                              std::size_t limit);
+  /// The watermark of a lineage, 0 without one.
+  Result<std::int64_t> get_watermark(const metadata::Lineage& lineage);
+
+  /// Saves a snapshot now, trims the log and hands the snapshot to on_snapshot, whose error comes back.
+  Status save_snapshot();
 
   oplog::Capabilities capabilities() const { return log_.capabilities(); }
 
@@ -115,7 +136,6 @@ class Catalog {
       const std::function<Result<std::vector<metadata::Lease>>(const metadata::StateView&, const metadata::Now&)>&
           read);
   void maybe_snapshot(std::uint64_t sequence);
-  Status save_and_trim();
 
   /// The sequence from which the log's length is asked for again.
   std::atomic<std::uint64_t> snapshot_check_at_{0};
@@ -128,5 +148,9 @@ class Catalog {
 /// The `committed` marker's bytes for a record as logged, and back (CORRUPT when the checksum disagrees).
 std::string encode_committed(const metadata::RevisionRecord& record);
 Result<metadata::RevisionRecord> decode_committed(std::string_view bytes);
+/// The same of the `deleting` marker, for a DELETING record. An empty marker, of a disk that was full, is CORRUPT here:
+/// whose group goes is not known then.
+std::string encode_deleting(const metadata::RevisionRecord& record);
+Result<metadata::RevisionRecord> decode_deleting(std::string_view bytes);
 
 }  // namespace steelyard::catalog

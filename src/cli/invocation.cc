@@ -58,7 +58,11 @@ Result<std::optional<std::int64_t>> Invocation::duration_ms(std::string_view fla
   return std::optional<std::int64_t>(*duration);
 }
 
-Result<std::unique_ptr<store::Store>> Invocation::open_store(store::OpenMode mode) const {
+Result<std::optional<std::uint64_t>> Invocation::expected_generation() const {
+  return count(kExpectGeneration.name, 1, INT64_MAX);
+}
+
+Result<store::StoreOptions> Invocation::store_options() const {
   SY_RETURN_IF_ERROR(check_names());
   const std::string path = settings_.text("store");
   if (path.empty()) {
@@ -83,8 +87,15 @@ Result<std::unique_ptr<store::Store>> Invocation::open_store(store::OpenMode mod
   options.header_limit = settings_.number("header_limit");
   options.writer_ttl_ms = static_cast<std::int64_t>(settings_.number("import.writer_ttl"));
   options.lease_ttl_ms = static_cast<std::int64_t>(settings_.number("lease.ttl"));
+  options.abandon_after_ms = static_cast<std::int64_t>(settings_.number("import.abandon_after"));
+  options.gc_grace_ms = static_cast<std::int64_t>(settings_.number("gc.grace"));
   options.snapshot_every = settings_.number("log.snapshot_every");
   options.oplog_capability_confirmed = settings_.on("weight_management_oplog_capability_confirmed");
+  return options;
+}
+
+Result<std::unique_ptr<store::Store>> Invocation::open_store(store::OpenMode mode) const {
+  SY_ASSIGN_OR_RETURN(const store::StoreOptions options, store_options());
   return store::Store::open(runtime(), options, mode);
 }
 

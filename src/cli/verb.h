@@ -83,11 +83,16 @@ class Invocation {
   Result<std::optional<std::uint64_t>> count(std::string_view flag, std::uint64_t min, std::uint64_t max) const;
   Result<std::optional<std::int64_t>> duration_ms(std::string_view flag, std::int64_t min, std::int64_t max) const;
 
+  /// --expect-generation.
+  Result<std::optional<std::uint64_t>> expected_generation() const;
+
   Output& out() { return out_; }
   bool json() const { return settings_.on("json"); }
   bool quiet() const { return settings_.on("quiet"); }
   Runtime& runtime() const { return real_runtime(); }
 
+  /// Where the store is that the settings name, and what they say of it.
+  Result<store::StoreOptions> store_options() const;
   /// The store that the settings name.
   Result<std::unique_ptr<store::Store>> open_store(store::OpenMode mode) const;
   /// Tenant and namespace of the settings, checked, and the parsed reference.
@@ -104,6 +109,12 @@ class Invocation {
 /// The flag that reading verbs share.
 inline constexpr FlagSpec kAllowDegraded = {
     .name = "--allow-degraded", .placeholder = {}, .help = "read a DEGRADED revision too; what is damaged is an error"};
+
+/// The fence of the verbs that change a record.
+inline constexpr FlagSpec kExpectGeneration = {
+    .name = "--expect-generation",
+    .placeholder = "N",
+    .help = "only if the record's metadata_generation is N (default: the one that is there)"};
 
 /// A usage error of a flag: "--range is "x"; wanted ...".
 Status bad_flag(std::string_view flag, std::string_view found, std::string_view wanted, std::string hint = {});

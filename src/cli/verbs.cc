@@ -7,10 +7,12 @@ std::span<const VerbSpec* const> all_verbs() {
   static constexpr const VerbSpec* kAll[] = {
       &kImportVerb, &kListVerb, &kInspectVerb, &kVerifyVerb, &kMaterializeVerb, &kCatVerb,
       &kLeaseAcquireVerb, &kLeaseRenewVerb, &kLeaseReleaseVerb, &kLeaseListVerb,
-      &kConfigShowVerb, &kCompletionVerb,
-      &kDeleteVerb, &kAbortVerb, &kEvictVerb, &kRehydrateVerb, &kRepairVerb, &kPolicyShowVerb, &kPolicySetVerb,
-      &kWatchVerb, &kOperationShowVerb, &kOperationCancelVerb, &kReconcileVerb, &kGcVerb, &kRecoverVerb, &kUsageVerb,
-      &kDoctorVerb, &kBenchVerb,
+      &kDeleteVerb, &kAbortVerb, &kReconcileVerb, &kGcVerb, &kRepairVerb,
+      &kOperationShowVerb, &kOperationCancelVerb,
+      &kRecoverVerb, &kDoctorVerb, &kUsageVerb, &kConfigShowVerb, &kCompletionVerb,
+      &kEvictVerb, &kRehydrateVerb, &kPolicyShowVerb, &kPolicySetVerb,
+      &kWatchVerb,
+      &kBenchVerb,
   };
   // clang-format on
   return kAll;

@@ -7,11 +7,11 @@ namespace steelyard::cli {
 
 extern const VerbSpec kImportVerb, kListVerb, kInspectVerb, kVerifyVerb, kMaterializeVerb, kCatVerb;
 extern const VerbSpec kLeaseAcquireVerb, kLeaseRenewVerb, kLeaseReleaseVerb, kLeaseListVerb;
-extern const VerbSpec kConfigShowVerb, kCompletionVerb;
+extern const VerbSpec kDeleteVerb, kAbortVerb, kReconcileVerb, kGcVerb;
+extern const VerbSpec kRepairVerb, kOperationShowVerb, kOperationCancelVerb;
+extern const VerbSpec kRecoverVerb, kDoctorVerb, kUsageVerb, kConfigShowVerb, kCompletionVerb;
 
 // Known, refused with what will do it and what to do meanwhile (later_verbs.cc).
-extern const VerbSpec kDeleteVerb, kAbortVerb, kEvictVerb, kRehydrateVerb, kRepairVerb, kPolicyShowVerb, kPolicySetVerb,
-    kWatchVerb, kOperationShowVerb, kOperationCancelVerb, kReconcileVerb, kGcVerb, kRecoverVerb, kUsageVerb,
-    kDoctorVerb, kBenchVerb;
+extern const VerbSpec kEvictVerb, kRehydrateVerb, kPolicyShowVerb, kPolicySetVerb, kWatchVerb, kBenchVerb;
 
 }  // namespace steelyard::cli

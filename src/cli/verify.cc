@@ -120,7 +120,9 @@ Status run_verify(Invocation& call) {
   return {Code::kCorrupt,
           ref_of(report->record) + " is damaged: " + std::to_string(count) + (count == 1 ? " problem" : " problems") +
               " found" + files_of(*report),
-          "import its source again, as another revision; intact files can still be read with --allow-degraded"};
+          "`steelyard repair REF` restores what the store, or a folder named with --source, still holds; intact files "
+          "can be "
+          "read with --allow-degraded"};
 }
 
 }  // namespace

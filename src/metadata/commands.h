@@ -92,23 +92,86 @@ struct FinishDelete {
   Identity identity;
   std::uint64_t expected_metadata_generation = 0;
 };
+/// Takes tombstones out of the state: those of the lineage at or below the generation, which becomes the watermark if
+/// it is higher than the one there is. Other records below it stay. CONFLICT while one below it is IMPORTING.
+struct CompactTombstones {
+  Lineage lineage;
+  std::int64_t weight_generation = 0;
+};
 struct UpdateWeightPolicy {
   Identity identity;
   std::uint64_t expected_metadata_generation = 0;
   Policy policy;
+};
+/// Who is to run an operation.
+struct RunnerGrant {
+  std::string token;  ///< 32 hex digits
+  std::string holder;
+  ProcessIdentity process;
+  std::int64_t ttl_ms = 0;
+};
+/// Starts an operation of a published revision that has none. Its totals and plan are fixed with it.
+struct StartOperation {
+  Identity identity;
+  std::uint64_t expected_metadata_generation = 0;
+  std::string operation_id;  ///< 32 hex digits; a retry repeats it
+  OperationKind kind = OperationKind::kNone;
+  Residency target = Residency::kCold;
+  std::optional<std::uint32_t> ratio_millionths;
+  std::string plan_digest;
+  std::uint64_t total_members = 0;
+  std::uint64_t total_bytes = 0;
+  std::string message;
+  std::optional<RunnerGrant> runner;  ///< absent: nobody runs it yet
+};
+/// Makes the caller the runner of the active operation. BUSY while another one lives.
+struct TakeOperation {
+  Identity identity;
+  std::string operation_id;
+  RunnerGrant runner;
+  bool current_runner_gone = false;  ///< the caller has proved that the process of `gone_process` is gone
+  ProcessIdentity gone_process;
+};
+struct RunnerToken {
+  std::string operation_id;
+  std::string token;
+  std::uint32_t run_attempt = 0;
+};
+/// Renews the runner's token and tells how far it is; or gives the token back, so that another need not wait.
+struct ReportOperation {
+  Identity identity;
+  RunnerToken token;
+  std::uint64_t processed_members = 0;
+  std::uint64_t processed_bytes = 0;
+  std::string message;
+  bool give_back = false;
+};
+struct EndOperation {
+  Identity identity;
+  RunnerToken token;
+  OperationState state = OperationState::kDone;  ///< DONE or FAILED
+  std::uint64_t processed_members = 0;
+  std::uint64_t processed_bytes = 0;
+  std::string message;
+};
+/// Ends a running operation, whoever runs it; of one that has ended nothing changes.
+struct CancelOperation {
+  std::string operation_id;
 };
 /// Appends EPOCH_BEGUN when the clock's epoch is not the state's; nothing otherwise.
 struct BeginEpoch {};
 
 using Command = std::variant<BeginWeightImport, RenewWeightImport, ReleaseWeightImport, CommitWeightImport,
                              AbortWeightImport, AcquireLease, RenewLease, ReleaseLease, ReconcileRevision, ReapLeases,
-                             DeleteWeightRevision, FinishDelete, UpdateWeightPolicy, BeginEpoch>;
+                             DeleteWeightRevision, FinishDelete, CompactTombstones, UpdateWeightPolicy, StartOperation,
+                             TakeOperation, ReportOperation, EndOperation, CancelOperation, BeginEpoch>;
 
 /// The answer to a command; which parts are filled depends on the command.
 struct Answer {
   std::optional<RevisionRecord> record;  ///< absent for a delete whose tombstone was compacted, and for lease ids
   std::optional<Writer> writer;
   std::optional<Lease> lease;
+  std::optional<Runner> runner;
 };
 
 }  // namespace steelyard::metadata

@@ -38,26 +38,6 @@ void clear_hot(RevisionRecord& record) {
   record.hot_members = 0;
 }
 
-/// Ends the active operation, if there is one, as CANCELLED.
-void cancel_operation(Turn& turn, RevisionRecord& record, const std::optional<Runner>& runner) {
-  if (runner) turn.put(RunnerRemoved{record.identity});
-  if (!record.operation) return;
-  Operation ended = *std::move(record.operation);
-  record.operation.reset();
-  ended.state = OperationState::kCancelled;
-  ended.ended_at_ms = record.updated_at_ms;
-  ended.message = "cancelled by a delete";
-  if (runner) {
-    ended.processed_members = std::min(runner->processed_members, ended.total_members);
-    ended.processed_bytes = std::min(runner->processed_bytes, ended.total_bytes);
-  }
-  record.finished_operations.push_back(std::move(ended));
-  if (record.finished_operations.size() > limits::kOperationsRetained) {
-    turn.put(OperationForgotten{record.finished_operations.front().operation_id});
-    record.finished_operations.erase(record.finished_operations.begin());
-  }
-}
-
 }  // namespace
 
 Status judge(Turn& turn, const ReconcileRevision& command) {
@@ -119,7 +99,7 @@ Status judge(Turn& turn, const DeleteWeightRevision& command) {
   RevisionRecord next = next_of(record, turn.now);
   set_availability(next, Availability::kDeleting);
   next.drain = command.mode == DeleteMode::kDrain;
-  cancel_operation(turn, next, runner);
+  end_operation(turn, next, runner, OperationState::kCancelled, "cancelled by a delete");
   set_applied(next, request);
   turn.put(RevisionPut{next});
   for (Lease& lease : live) {
@@ -155,6 +135,26 @@ Status judge(Turn& turn, const FinishDelete& command) {
   clear_hot(next);
   turn.put(RevisionPut{next});
   turn.answer.record = std::move(next);
+  return {};
+}
+
+Status judge(Turn& turn, const CompactTombstones& command) {
+  SY_RETURN_IF_ERROR(formats::validate(Identity{command.lineage, command.weight_generation}));
+  SY_ASSIGN_OR_RETURN(const std::vector<RevisionRecord> records, records_of(turn.view, command.lineage));
+  std::vector<const RevisionRecord*> tombstones;
+  for (const RevisionRecord& record : records) {
+    if (record.identity.weight_generation > command.weight_generation) break;
+    if (record.availability == Availability::kImporting) {
+      return {Code::kConflict, formats::format_ref(record.identity) + " is " + state_and_since(record) +
+                                   ": what is imported cannot lie at or below the watermark"};
+    }
+    if (record.availability == Availability::kDeleted) tombstones.push_back(&record);
+  }
+  if (tombstones.empty()) return {};
+  const std::int64_t highest = tombstones.back()->identity.weight_generation;
+  SY_ASSIGN_OR_RETURN(const std::optional<Watermark> mark, find_watermark(turn.view, command.lineage));
+  if (!mark || mark->weight_generation < highest) turn.put(WatermarkPut{{command.lineage, highest}});
+  for (const RevisionRecord* record : tombstones) turn.put(RevisionRemoved{*record});
   return {};
 }
 

@@ -33,12 +33,24 @@ Result<std::optional<Writer>> find_writer(const StateView& view, const Identity&
 Result<std::optional<Lease>> find_lease(const StateView& view, std::string_view lease_id);
 /// The record that has this payload group (64 hex digits of its digest); gc asks, O(1).
 Result<std::optional<RevisionRecord>> find_by_group(const StateView& view, std::string_view group_digest_hex);
+/// The next records of the whole state after `after` in the order of their keys, at most `limit`: for what looks at
+/// every tenant and namespace, a page at a time. Absent: from the first.
+Result<std::vector<RevisionRecord>> records_after(const StateView& view, const std::optional<Identity>& after,
+                                                  std::size_t limit);
 /// All records of a lineage by generation, ascending.
 Result<std::vector<RevisionRecord>> records_of(const StateView& view, const Lineage& lineage);
 Result<std::optional<Watermark>> find_watermark(const StateView& view, const Lineage& lineage);
 /// The highest generation of a lineage that has a record.
 Result<std::optional<RevisionRecord>> newest_of(const StateView& view, const Lineage& lineage);
 Result<std::optional<Runner>> find_runner(const StateView& view, const Identity& identity);
+/// An operation with its record; while it runs, with its runner and the runner's progress. NOT_FOUND when no record
+/// retains it.
+struct OperationView {
+  RevisionRecord record;
+  Operation operation;
+  std::optional<Runner> runner;
+};
+Result<OperationView> get_operation(const StateView& view, std::string_view operation_id);
 /// Ordinal 0 and an empty name before the first epoch.
 Result<EpochState> epoch_of(const StateView& view);
 /// Every lease of a revision, expired ones too, by lease id.

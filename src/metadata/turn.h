@@ -40,7 +40,17 @@ Status judge(Turn& turn, const ReapLeases& command);
 Status judge(Turn& turn, const ReconcileRevision& command);
 Status judge(Turn& turn, const DeleteWeightRevision& command);
 Status judge(Turn& turn, const FinishDelete& command);
+Status judge(Turn& turn, const CompactTombstones& command);
 Status judge(Turn& turn, const UpdateWeightPolicy& command);
+Status judge(Turn& turn, const StartOperation& command);
+Status judge(Turn& turn, const TakeOperation& command);
+Status judge(Turn& turn, const ReportOperation& command);
+Status judge(Turn& turn, const EndOperation& command);
+Status judge(Turn& turn, const CancelOperation& command);
+
+/// Moves the active operation, if there is one, to the ended ones of `record`, and ends its runner.
+void end_operation(Turn& turn, RevisionRecord& record, const std::optional<Runner>& runner, OperationState state,
+                   std::string message);
 
 /// The record's next generation, to be changed further; updated_at never decreases.
 RevisionRecord next_of(const RevisionRecord& record, const Now& now);

@@ -6,6 +6,7 @@
 
 #include "base/utf8.h"
 #include "formats/ref.h"
+#include "store/damage_record.h"
 #include "store/file_segments.h"
 #include "store/lease_guard.h"
 #include "store/manifest_file.h"
@@ -43,7 +44,9 @@ Status run_cat(Context& context, const CatRequest& request, const std::function<
   SY_ASSIGN_OR_RETURN(const metadata::RevisionRecord record, resolve(context.catalog, request.source, purpose));
   StopSignal stop(cancel);
   SY_ASSIGN_OR_RETURN(const auto lease, LeaseGuard::acquire(context, record, request.allow_degraded, stop));
-  SY_ASSIGN_OR_RETURN(const formats::StoredManifest manifest, load_manifest(context.cold, record));
+  auto loaded = load_manifest(context.cold, record);
+  if (loaded.code() == Code::kCorrupt) record_bad_manifest(context, record, stop);
+  SY_ASSIGN_OR_RETURN(const formats::StoredManifest manifest, std::move(loaded));
   const formats::FileEntry* file = find_file(manifest, request.path);
   if (file == nullptr) {
     const std::string ref = formats::format_ref(record.identity);
@@ -60,7 +63,10 @@ Status run_cat(Context& context, const CatRequest& request, const std::function<
     SY_RETURN_IF_ERROR(stop.status("cat"));
     SY_ASSIGN_OR_RETURN(const bool more, reader.next(piece));
     if (!more) return {};
-    if (piece.bad) return to_status(*piece.bad, record.identity).annotate("reading", printable(file->path));
+    if (piece.bad) {
+      record_bad_object(context, record, manifest, *piece.bad, stop);
+      return to_status(*piece.bad, record.identity).annotate("reading", printable(file->path));
+    }
     SY_RETURN_IF_ERROR(sink(piece.bytes));
   }
 }

@@ -15,6 +15,7 @@
 #include "base/limits.h"
 #include "base/units.h"
 #include "base/utf8.h"
+#include "store/damage_record.h"
 #include "store/file_segments.h"
 #include "store/lease_guard.h"
 #include "store/manifest_file.h"
@@ -81,6 +82,7 @@ class Materialization {
     for (unsigned i = 1; i < workers; ++i) tasks.push_back(context_.runtime.spawn("materialize-worker", work));
     work();
     tasks.clear();
+    for (const BadObject& bad : bad_) record_bad_object(context_, record_, manifest_, bad, stop_);
     SY_RETURN_IF_ERROR(stop_.status("materialize"));
     if (files_written_ == 0 && !missing_.empty()) return missing_.front().why;
     SY_RETURN_IF_ERROR(target_.publish(folders()));
@@ -125,6 +127,7 @@ class Materialization {
       SY_ASSIGN_OR_RETURN(const bool more, reader.next(piece));
       if (!more) break;
       if (piece.bad) {
+        note(*piece.bad);
         Status bad = to_status(*piece.bad, record_.identity);
         if (!allow_degraded_) return bad;
         return leave_out(file, folder.get(), name, std::move(bad).annotate("materialising", printable(file.path)));
@@ -141,6 +144,11 @@ class Materialization {
     ++files_written_;
     bytes_written_ += file.bytes;
     return {};
+  }
+
+  void note(const BadObject& bad) {
+    const std::lock_guard lock(mutex_);
+    bad_.push_back(bad);
   }
 
   /// Nothing of a damaged file stays: a part of it might pass for the whole.
@@ -166,6 +174,7 @@ class Materialization {
   std::atomic<std::uint64_t> bytes_written_{0};
   std::mutex mutex_;
   std::vector<MaterializeResult::Missing> missing_;
+  std::vector<BadObject> bad_;
 };
 
 }  // namespace
@@ -178,7 +187,9 @@ Result<MaterializeResult> run_materialize(Context& context, const MaterializeReq
   SY_ASSIGN_OR_RETURN(result.record, resolve(context.catalog, request.source, purpose));
   StopSignal stop(cancel);
   SY_ASSIGN_OR_RETURN(const auto lease, LeaseGuard::acquire(context, result.record, request.allow_degraded, stop));
-  SY_ASSIGN_OR_RETURN(const formats::StoredManifest manifest, load_manifest(context.cold, result.record));
+  auto loaded = load_manifest(context.cold, result.record);
+  if (loaded.code() == Code::kCorrupt) record_bad_manifest(context, result.record, stop);
+  SY_ASSIGN_OR_RETURN(const formats::StoredManifest manifest, std::move(loaded));
   SY_ASSIGN_OR_RETURN(const auto target,
                       TargetFolder::prepare(context.runtime, request.target, request.force, request.home));
   Materialization materialization(context, result.record, manifest, *target, request.allow_degraded, observer, stop);

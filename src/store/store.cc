@@ -8,13 +8,19 @@
 #include "base/log.h"
 #include "store/cat.h"
 #include "store/context.h"
+#include "store/damage_record.h"
+#include "store/delete.h"
+#include "store/gc.h"
 #include "store/import.h"
 #include "store/io_budget.h"
 #include "store/lease_guard.h"
 #include "store/manifest_file.h"
 #include "store/materialize.h"
 #include "store/open_store.h"
+#include "store/reconcile.h"
+#include "store/repair.h"
 #include "store/resolve.h"
+#include "store/usage.h"
 #include "store/verify.h"
 
 namespace steelyard::store {
@@ -107,6 +113,7 @@ class StoreImpl final : public Store {
         inspection.manifest = std::move(manifest).value();
       } else {
         log_warning("{}", manifest.status().message());
+        if (manifest.code() == Code::kCorrupt) note_bad_manifest(inspection.record);
       }
     }
     SY_ASSIGN_OR_RETURN(const auto members, parts_.cold->list_attempt(attempt_of(record)));
@@ -115,6 +122,10 @@ class StoreImpl final : public Store {
       inspection.cold_bytes += member.bytes;
     }
     return inspection;
+  }
+
+  Result<UsageReport> usage(const std::string& tenant_id, const std::string& namespace_id) override {
+    return run_usage(context_, tenant_id, namespace_id);
   }
 
   Result<VerifyReport> verify(const Selector& selector, Observer& observer, const CancelFlag& cancel) override {
@@ -130,6 +141,44 @@ class StoreImpl final : public Store {
              const CancelFlag& cancel) override {
     return run_cat(context_, request, sink, cancel);
   }
+
+  Result<RepairResult> repair(const RepairRequest& request, Observer& observer, const CancelFlag& cancel) override {
+    std::unique_ptr<Source> source;
+    if (!request.source.empty()) {
+      SY_ASSIGN_OR_RETURN(source, parts_.open_source(request.source, request.follow_links));
+    }
+    return run_repair(context_, request, source.get(), observer, cancel);
+  }
+
+  Result<metadata::OperationView> operation(const std::string& operation_id) override {
+    return catalog_.query_operation(operation_id);
+  }
+
+  Result<metadata::OperationView> cancel_operation(const std::string& operation_id) override {
+    SY_RETURN_IF_ERROR(catalog_.cancel_operation({.operation_id = operation_id}).status());
+    return catalog_.query_operation(operation_id);
+  }
+
+  Result<metadata::RevisionRecord> find_deletable(const Selector& selector) override {
+    return store::find_deletable(catalog_, selector);
+  }
+
+  Result<metadata::RevisionRecord> find_abortable(const Selector& selector) override {
+    return store::find_abortable(catalog_, selector);
+  }
+
+  Result<RemovalResult> erase(const DeleteRequest& request, const CancelFlag& cancel) override {
+    return run_delete(context_, request, cancel);
+  }
+
+  Result<RemovalResult> abort(const AbortRequest& request) override { return run_abort(context_, request); }
+
+  Result<ReconcileReport> reconcile(const std::optional<Selector>& selector, Observer& observer,
+                                    const CancelFlag& cancel) override {
+    return run_reconcile(context_, selector, observer, cancel);
+  }
+
+  Result<GcReport> gc(bool dry_run, const CancelFlag& cancel) override { return run_gc(context_, dry_run, cancel); }
 
   Result<metadata::Lease> acquire_lease(const Selector& selector, const std::string& holder, const std::string& nonce,
                                         std::int64_t ttl_ms, bool allow_degraded) override {
@@ -159,6 +208,11 @@ class StoreImpl final : public Store {
   }
 
  private:
+  void note_bad_manifest(const metadata::RevisionRecord& record) {
+    const CancelFlag never{false};
+    record_bad_manifest(context_, record, StopSignal(never));
+  }
+
   const StoreOptions options_;
   StoreParts parts_;
   TierObserver observer_;

@@ -36,6 +36,8 @@ struct StoreOptions {
   std::uint64_t header_limit = limits::kHeaderBytesDefault;
   std::int64_t writer_ttl_ms = limits::kWriterTtlMs;
   std::int64_t lease_ttl_ms = limits::kLeaseTtlMs;
+  std::int64_t abandon_after_ms = limits::kAbandonAfterMs;
+  std::int64_t gc_grace_ms = limits::kGcGraceMs;
   std::uint64_t snapshot_every = 10'000;
   bool oplog_capability_confirmed = false;
 };
@@ -153,12 +155,71 @@ struct MaterializeResult {
   std::vector<Missing> missing;  ///< only with allow_degraded; by path
 };
 
+/// Payload bytes of a revision in the tiers; bytes that several objects of it share count once.
+struct RevisionUsage {
+  metadata::RevisionRecord record;
+  std::uint64_t exclusive_bytes = 0;  ///< in no other revision's objects: what deleting it would free
+  std::uint64_t shared_bytes = 0;     ///< also in others, of any tenant and namespace
+};
+struct UsageReport {
+  std::vector<std::pair<std::string, tiers::TierUsage>> tiers;  ///< by name, the whole store
+  std::vector<RevisionUsage> revisions;                         ///< of one namespace; tombstones have none
+};
+
 struct CatRequest {
   Selector source;
   std::string path;
   std::optional<std::uint64_t> first;  ///< inclusive, as in HTTP
   std::optional<std::uint64_t> last;
   bool allow_degraded = false;
+};
+
+struct RepairRequest {
+  Selector target;
+  std::string source;  ///< a folder or file that holds good bytes; empty: only what the store holds
+  bool follow_links = false;
+  std::optional<std::uint64_t> expected_generation;  ///< absent: whatever the record has
+  bool wait = true;                                  ///< false: the operation is started and left for others to run
+};
+struct RepairResult {
+  metadata::RevisionRecord record;
+  std::optional<metadata::Operation> operation;  ///< absent: there was nothing to repair
+  std::uint64_t restored_objects = 0;
+  std::uint64_t restored_bytes = 0;  ///< of whole objects
+};
+
+struct DeleteRequest {
+  Selector target;                                   ///< without a generation: find_deletable's
+  std::optional<std::uint64_t> expected_generation;  ///< absent: whatever the record has
+  std::optional<std::int64_t> wait_ms;               ///< drains: new leases are refused, the live ones waited for
+};
+struct AbortRequest {
+  Selector target;
+  std::optional<std::uint64_t> expected_generation;
+  bool force = false;  ///< whoever writes
+};
+struct RemovalResult {
+  metadata::Identity identity;
+  std::optional<metadata::RevisionRecord> record;  ///< absent: the tombstone was compacted into a watermark
+};
+
+/// What a reconciliation did, or found that it could not do now.
+struct ReconcileReport {
+  struct Line {
+    std::string ref;
+    std::string what;
+  };
+  std::uint64_t checked = 0;
+  std::vector<Line> changes;
+  std::vector<Line> waiting;  ///< BUSY: live leases, or another process at work
+  std::vector<Line> failed;   ///< other errors; the rest was reconciled all the same
+};
+
+struct GcReport {
+  std::uint64_t objects = 0;      ///< stored objects freed, those that several names share once
+  std::uint64_t bytes = 0;        ///< theirs
+  std::uint64_t tombstones = 0;   ///< compacted into watermarks
+  std::vector<std::string> kept;  ///< what no record names and is no garbage either, a sentence each
 };
 
 class Store {
@@ -180,6 +241,8 @@ class Store {
   virtual Result<std::uint64_t> active_leases(const metadata::Identity& identity) = 0;
   virtual Result<Inspection> inspect(const Selector& selector) = 0;
 
+  virtual Result<UsageReport> usage(const std::string& tenant_id, const std::string& namespace_id) = 0;
+
   /// Records what it saw (not when read-only). An error only where it could not be done; problems are in the report.
   virtual Result<VerifyReport> verify(const Selector& selector, Observer& observer, const CancelFlag& cancel) = 0;
   /// With allow_degraded the target holds every intact file and the result names the others; without an intact file,
@@ -189,6 +252,29 @@ class Store {
   /// Verified bytes, in order, in pieces; an error of `sink` ends it and comes back.
   virtual Status cat(const CatRequest& request, const std::function<Status(ByteView)>& sink,
                      const CancelFlag& cancel) = 0;
+
+  /// Restores missing and damaged objects. CORRUPT, naming them, when nobody has their bytes; BUSY while another
+  /// process repairs the revision.
+  virtual Result<RepairResult> repair(const RepairRequest& request, Observer& observer, const CancelFlag& cancel) = 0;
+  /// A running operation with its runner's progress, or an ended one that its record retains.
+  virtual Result<metadata::OperationView> operation(const std::string& operation_id) = 0;
+  /// Ends it, if it runs; the same answer as `operation` afterwards.
+  virtual Result<metadata::OperationView> cancel_operation(const std::string& operation_id) = 0;
+
+  /// The revision that a removal without a generation means: the newest that was published and is not deleted (for an
+  /// abort, the newest import under way), else one for which the removal says why it cannot be, else NOT_FOUND.
+  virtual Result<metadata::RevisionRecord> find_deletable(const Selector& selector) = 0;
+  virtual Result<metadata::RevisionRecord> find_abortable(const Selector& selector) = 0;
+  /// Named so because `delete` is a word of the language. BUSY, and nothing changed, under a live lease; with wait_ms,
+  /// BUSY once it is over, and DELETING. NOT_READY for an import under way. A tombstone is success.
+  virtual Result<RemovalResult> erase(const DeleteRequest& request, const CancelFlag& cancel) = 0;
+  /// CONFLICT for what is published, BUSY for a live writer unless forced. What was aborted before is success.
+  virtual Result<RemovalResult> abort(const AbortRequest& request) = 0;
+  /// Recomputes what is observed of one revision, or of every one of the store, and goes on with interrupted work.
+  virtual Result<ReconcileReport> reconcile(const std::optional<Selector>& selector, Observer& observer,
+                                            const CancelFlag& cancel) = 0;
+  /// Frees what no revision refers to.
+  virtual Result<GcReport> gc(bool dry_run, const CancelFlag& cancel) = 0;
 
   virtual Result<metadata::Lease> acquire_lease(const Selector& selector, const std::string& holder,
                                                 const std::string& nonce, std::int64_t ttl_ms, bool allow_degraded) = 0;
@@ -201,6 +287,24 @@ class Store {
 
 /// Everything an import would do but for reading the bytes: scans, validates headers and indexes. Needs no store.
 Result<formats::CheckpointPlan> preview_import(const ImportRequest& request, Observer& observer);
+
+struct RecoverRequest {
+  bool dry_run = false;
+  bool force = false;  ///< moves a catalog that has records, or cannot be read, aside
+};
+struct RecoverReport {
+  struct Skipped {
+    std::string path;  ///< in the cold tier
+    std::string reason;
+  };
+  std::vector<metadata::RevisionRecord> recovered;  ///< READY and DEGRADED
+  std::vector<Skipped> skipped;  ///< copies, groups and attempts that could not be used, or only in part
+  std::string moved_to;          ///< where the catalog that was there lies now; empty: there was none
+};
+/// Rebuilds the catalog of a store from its cold tier. CONFLICT over a catalog with records unless forced, BUSY while a
+/// process has it open; no Store of this process may have it open. Killed anywhere, the catalog is the old one, none,
+/// or the new one, and the same call goes on; what was there is moved, never removed.
+Result<RecoverReport> recover_store(Runtime& runtime, const StoreOptions& options, const RecoverRequest& request);
 
 /// The status of a verb that was interrupted by `cancel`, with how to go on as its hint.
 Status cancelled(std::string what);

@@ -14,6 +14,7 @@
 #include "formats/identity.h"
 #include "hash/sha256.h"
 #include "store/damage_map.h"
+#include "store/damage_record.h"
 #include "store/file_segments.h"
 #include "store/lease_guard.h"
 #include "store/manifest_file.h"
@@ -23,9 +24,6 @@
 
 namespace steelyard::store {
 namespace {
-
-/// Between two tries to record what was found, each of which waits for itself.
-constexpr std::int64_t kRecordPauseMs = 100;
 
 /// What one worker reads in one go. Whole objects are digested as objects; with a file, its digest is taken too.
 struct Job {
@@ -108,8 +106,7 @@ class Verification {
   /// Takes damaged bytes out of the content index, so that no later import links them.
   void stop_sharing_damage() {
     for (const std::uint32_t object : damaged_) {
-      const Digest& sha256 = manifest_.objects[object].sha256;
-      context_.cold.remove_content(sha256).ignore("the damage is recorded in any case");
+      stop_sharing(context_, payload_of(attempt_, object), manifest_.objects[object].sha256);
     }
   }
 
@@ -252,34 +249,6 @@ bool is_gone(Context& context, const metadata::RevisionRecord& record) {
   return members.ok() && members->empty();
 }
 
-/// Publishes the observation: READY <-> DEGRADED. The bytes are immutable, so an observation stays true when the record
-/// moved meanwhile; it is offered again for the record as it is now.
-Result<metadata::RevisionRecord> publish(Context& context, metadata::RevisionRecord record,
-                                         std::vector<std::string> damaged, bool all_missing, const StopSignal& stop) {
-  if (context.read_only) return record;
-  metadata::ReconcileRevision command;
-  command.identity = record.identity;
-  command.damage.count = damaged.size();
-  if (damaged.size() > limits::kDamagedNamedMax) damaged.resize(limits::kDamagedNamedMax);
-  command.damage.objects = std::move(damaged);
-  command.residency = all_missing ? metadata::Residency::kAbsent : metadata::Residency::kCold;
-  const std::int64_t deadline = context.runtime.mono_ms() + limits::kRecordWaitMs;
-  for (int tries = 0;;) {
-    command.observed_generation = record.metadata_generation;
-    auto reconciled = context.catalog.reconcile_weight_revision(command);
-    if (reconciled.code() == Code::kBusy && context.runtime.mono_ms() < deadline && !stop.stopped()) {
-      context.runtime.sleep_ms(kRecordPauseMs);
-      continue;
-    }
-    if (reconciled.code() == Code::kNoSpace || reconciled.code() == Code::kBusy) {
-      log_warning("what was found could not be recorded: {}", reconciled.status().message());
-      return record;
-    }
-    if (reconciled.ok() || reconciled.code() != Code::kStaleGeneration || tries++ == 3) return reconciled;
-    SY_ASSIGN_OR_RETURN(record, context.catalog.get_weight_revision(record.identity));
-  }
-}
-
 Problem manifest_problem(const metadata::RevisionRecord& record, const Status& status) {
   Problem problem;
   problem.kind = ProblemKind::kManifest;
@@ -332,7 +301,17 @@ Result<VerifyReport> run_verify(Context& context, const Selector& selector, Obse
   if (const auto stat = context.cold.stat(manifest_of(attempt_of(report.record))); stat.ok()) {
     report.checked_bytes += stat->bytes;
   }
-  SY_ASSIGN_OR_RETURN(report.record, publish(context, report.record, std::move(damaged), all_missing, stop));
+  if (context.read_only) return report;
+  ObjectFindings findings;
+  findings.damaged = std::move(damaged);
+  findings.complete = true;
+  findings.none_is_there = all_missing;
+  auto recorded = record_findings(context, report.record, findings, stop);
+  if (recorded.code() == Code::kNoSpace || recorded.code() == Code::kBusy) {
+    log_warning("what was found could not be recorded: {}", recorded.status().message());
+    return report;
+  }
+  SY_ASSIGN_OR_RETURN(report.record, std::move(recorded));
   return report;
 }
 

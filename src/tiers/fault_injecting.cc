@@ -214,8 +214,12 @@ class FaultInjectingTier final : public Tier {
     SY_RETURN_IF_ERROR(faults_.before("read_committed", false));
     return inner_->read_committed(attempt);
   }
-  Status put_deleting(const std::string& group) override {
-    return changing<Status>("put_deleting", [&] { return inner_->put_deleting(group); });
+  Status put_deleting(const std::string& group, std::string_view bytes) override {
+    return changing<Status>("put_deleting", [&] { return inner_->put_deleting(group, bytes); });
+  }
+  Result<std::string> read_deleting(const std::string& group) override {
+    SY_RETURN_IF_ERROR(faults_.before("read_deleting", false));
+    return inner_->read_deleting(group);
   }
   Status put_catalog_copy(std::uint64_t sequence, std::string_view bytes) override {
     return changing<Status>("put_catalog_copy", [&] { return inner_->put_catalog_copy(sequence, bytes); });
@@ -247,6 +251,25 @@ class FaultInjectingTier final : public Tier {
   Status remove_content(const Digest& sha256) override {
     return changing<Status>(
         "remove_content", [&] { return inner_->remove_content(sha256); }, false);
+  }
+  Result<ContentEntry> stat_content(const Digest& sha256) override {
+    SY_RETURN_IF_ERROR(faults_.before("stat_content", false));
+    return inner_->stat_content(sha256);
+  }
+  Result<std::unique_ptr<PendingRead>> start_read_content(const Digest& sha256,
+                                                          std::vector<ReadRange> ranges) override {
+    SY_RETURN_IF_ERROR(faults_.before("start_read_content", false));
+    SY_ASSIGN_OR_RETURN(auto read, inner_->start_read_content(sha256, ranges));
+    return std::unique_ptr<PendingRead>(std::make_unique<FaultyRead>(faults_, std::move(read), std::move(ranges)));
+  }
+  Result<bool> relink(const std::vector<ObjectName>& names, const Digest& sha256, std::uint64_t bytes) override {
+    return changing<Result<bool>>("relink", [&] { return inner_->relink(names, sha256, bytes); });
+  }
+  Result<std::unique_ptr<PutStream>> open_replacement(std::vector<ObjectName> names, std::uint64_t bytes,
+                                                      const Digest& sha256) override {
+    SY_RETURN_IF_ERROR(faults_.before("open_replacement", true));
+    SY_ASSIGN_OR_RETURN(auto stream, inner_->open_replacement(std::move(names), bytes, sha256));
+    return std::unique_ptr<PutStream>(std::make_unique<FaultyStream>(faults_, std::move(stream)));
   }
   Result<TierUsage> usage() override {
     SY_RETURN_IF_ERROR(faults_.before("usage", false));

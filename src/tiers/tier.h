@@ -38,6 +38,7 @@ struct ObjectName {
 struct ObjectStat {
   ObjectName name;
   std::uint64_t bytes = 0;
+  std::uint64_t storage = 0;  ///< equal for names of one tier that share their bytes, as long as one of them is there
 };
 
 enum class Medium : std::uint8_t { kMemory, kDisk, kDfs, kNof, kRemote };
@@ -112,6 +113,7 @@ struct ContentEntry {
   std::uint64_t bytes = 0;
   std::uint64_t links = 0;         ///< names of the bytes, this one included; 1: no object uses them
   std::int64_t changed_at_ms = 0;  ///< wall time of the last added or removed name; for a grace, never for safety
+  std::uint64_t storage = 0;       ///< as ObjectStat::storage
 };
 
 class Tier {
@@ -166,8 +168,10 @@ class Tier {
   /// equal bytes are OK.
   virtual Status put_committed(const AttemptName& attempt, std::string_view bytes) = 0;
   virtual Result<std::string> read_committed(const AttemptName& attempt) = 0;
-  /// The `deleting` marker of a group.
-  virtual Status put_deleting(const std::string& group) = 0;
+  /// The `deleting` marker of a group: the record whose removal begins (the caller encodes it). One that is there stays
+  /// as it is. What counts is that it is there: where there is no room for the bytes it is empty.
+  virtual Status put_deleting(const std::string& group, std::string_view bytes) = 0;
+  virtual Result<std::string> read_deleting(const std::string& group) = 0;
 
   virtual Status put_catalog_copy(std::uint64_t sequence, std::string_view bytes) = 0;
   virtual Result<std::vector<std::uint64_t>> list_catalog_copies() = 0;  ///< ascending
@@ -186,6 +190,25 @@ class Tier {
   virtual Result<std::vector<ContentEntry>> list_content() = 0;
   /// Removes one entry of the index; objects that share its bytes keep them. What is not there is OK.
   virtual Status remove_content(const Digest& sha256) = 0;
+
+  // --- what repair needs
+  // ---------------------------------------------------------------------------------------------------
+
+  /// One entry of the content index. NOT_FOUND when it is not there.
+  virtual Result<ContentEntry> stat_content(const Digest& sha256) = 0;
+  /// As start_read, of what the content index has under the digest. Nothing is promised about its bytes.
+  virtual Result<std::unique_ptr<PendingRead>> start_read_content(const Digest& sha256,
+                                                                  std::vector<ReadRange> ranges) = 0;
+  /// Gives the bytes that the content index has under (digest, bytes) to each of `names` in turn, in one step each,
+  /// whatever it stood for before: the only calls that replace an object. The last name may be absent, any other that
+  /// is absent stays so. False, nothing changed, when the content is not there or may not be linked. Durable when the
+  /// call returns. The caller has read the bytes and vouches for them.
+  virtual Result<bool> relink(const std::vector<ObjectName>& names, const Digest& sha256, std::uint64_t bytes) = 0;
+  /// A put whose bytes take the place of the content index's entry and then, as with `relink`, of what `names` stand
+  /// for. Where nothing can be linked they take the place of the last name's alone. Killed anywhere, each name has its
+  /// old bytes or the new ones.
+  virtual Result<std::unique_ptr<PutStream>> open_replacement(std::vector<ObjectName> names, std::uint64_t bytes,
+                                                              const Digest& sha256) = 0;
 
   virtual Result<TierUsage> usage() = 0;
   /// Bytes that may be written before `cold.reserve_free` is touched.

@@ -398,8 +398,10 @@ void markers_are_create_only(Bench& b) {
   b.equal(*b.tier().read_committed(b.attempt()), std::string("record"), "`committed`");
   b.equal(b.tier().list_attempt(b.attempt())->size(), std::size_t{1}, "a marker is no object");
   b.that(!b.tier().list_group(b.group())->deleting, "not deleting yet");
-  b.check(b.tier().put_deleting(b.group()));
-  b.check(b.tier().put_deleting(b.group()));
+  b.code(b.tier().read_deleting(b.group()).status(), Code::kNotFound, "reading an absent `deleting`");
+  b.check(b.tier().put_deleting(b.group(), "going"));
+  b.check(b.tier().put_deleting(b.group(), "another"));
+  b.equal(*b.tier().read_deleting(b.group()), std::string("going"), "`deleting`");
   const auto listing = b.reopen()->list_group(b.group());
   b.check(listing.status());
   b.that(listing->deleting, "the `deleting` marker");
@@ -419,7 +421,7 @@ void removal_is_idempotent(Bench& b) {
   b.put(b.payload(1), bytes.span().first(10));
   b.put(b.manifest(), bytes.span().first(20));
   b.check(b.tier().put_committed(b.attempt(), "record"));
-  b.check(b.tier().put_deleting(b.group()));
+  b.check(b.tier().put_deleting(b.group(), "going"));
   b.code(b.tier().remove_group(b.group()), Code::kConflict, "removing a group that holds an attempt");
   b.check(b.tier().remove_attempt(b.attempt()));
   b.check(b.tier().remove_attempt(b.attempt()));
@@ -475,6 +477,91 @@ void content_can_be_listed_and_removed(Bench& b) {
   b.check(b.tier().remove_content(digest));
   b.check(b.tier().remove_content(digest));
   b.that(!find().has_value(), "the entry went");
+}
+
+void replace(Bench& b, const std::vector<ObjectName>& names, ByteView bytes) {
+  auto stream = b.tier().open_replacement(names, bytes.size(), b.digest(bytes));
+  b.check(stream.status());
+  const std::size_t half = bytes.size() / 2;
+  b.check((*stream)->append(bytes.first(half)));
+  b.check((*stream)->append(bytes.subspan(half)));
+  b.check((*stream)->finish().status());
+}
+
+void replacement_reaches_every_name(Bench& b) {
+  for (const std::uint64_t bytes : {2 * kMiB + 5, kMiB / 2}) {
+    const auto index = static_cast<std::uint32_t>(bytes % kMiB);
+    const auto before = b.random_bytes(bytes);
+    const auto after = b.random_bytes(bytes);
+    const ByteView old_bytes = before.span().first(bytes);
+    const ByteView new_bytes = after.span().first(bytes);
+    const ObjectName own = b.payload(index);
+    const ObjectName other = b.payload(index + 1, 2);
+    b.put(own, old_bytes);
+    b.check(b.tier().flush(b.attempt()));
+    const auto shared = b.try_put(other, old_bytes);
+    b.check(shared.status());
+    if (*shared != PutOutcome::kLinked) b.skip("nothing is shared here");
+    b.check(b.tier().flush(b.attempt(2)));
+    b.equal(b.tier().stat(own)->storage, b.tier().stat(other)->storage, "storage of names that share their bytes");
+
+    const ObjectName gone = b.payload(index + 2, 2);
+    replace(b, {other, gone, own}, new_bytes);
+    b.holds(own, new_bytes);
+    b.holds(other, new_bytes);
+    b.absent(gone);
+    b.equal(b.tier().stat(own)->storage, b.tier().stat(other)->storage, "storage after a replacement");
+    const auto content = b.tier().stat_content(b.digest(new_bytes));
+    b.check(content.status());
+    b.equal(content->storage, b.tier().stat(own)->storage, "storage of the content entry");
+    b.equal(content->bytes, bytes, "size of the content entry");
+    std::vector<std::byte> found(bytes);
+    auto read = b.tier().start_read_content(b.digest(new_bytes), {{0, found}});
+    b.check(read.status());
+    b.check((*read)->finish());
+    b.that(std::equal(found.begin(), found.end(), new_bytes.begin()), "content reads back with other bytes");
+    const auto reopened = b.reopen();
+    b.holds(*reopened, other, new_bytes);
+
+    // The old content is in the index still, and is linked back without a byte written.
+    const auto linked = b.tier().relink({other, own}, b.digest(old_bytes), bytes);
+    b.check(linked.status());
+    b.that(*linked, "content that is there is linked");
+    b.holds(own, old_bytes);
+    b.holds(other, old_bytes);
+    b.check(b.tier().relink({other, own}, b.digest(old_bytes), bytes).status());
+  }
+}
+
+void replacement_is_whole_or_not_at_all(Bench& b) {
+  const auto before = b.random_bytes(kMiB);
+  const auto after = b.random_bytes(kMiB);
+  b.put(b.payload(0), before.span());
+  {
+    auto abandoned = b.tier().open_replacement({b.payload(0)}, kMiB, b.digest(after.span()));
+    b.check(abandoned.status());
+    b.check((*abandoned)->append(after.span()));
+  }
+  b.holds(b.payload(0), before.span());
+  auto cut = b.tier().open_replacement({b.payload(0)}, kMiB, b.digest(after.span()));
+  b.check(cut.status());
+  b.check((*cut)->append(after.span().first(1000)));
+  b.code((*cut)->finish().status(), Code::kCorrupt, "a replacement with too few bytes");
+  b.holds(b.payload(0), before.span());
+  b.code(b.tier().stat_content(b.digest(after.span())).status(), Code::kNotFound,
+         "content of an abandoned replacement");
+  const auto linked = b.tier().relink({b.payload(0)}, b.digest(after.span()), kMiB);
+  b.check(linked.status());
+  b.that(!*linked, "content that is not there cannot be linked");
+  b.holds(b.payload(0), before.span());
+
+  // A name that is absent is made; only payload is replaced.
+  replace(b, {b.payload(1)}, after.span());
+  b.holds(b.payload(1), after.span());
+  b.code(b.tier().open_replacement({b.manifest()}, 1, b.digest(after.span())).status(), Code::kInvalidArgument,
+         "replacing a manifest");
+  b.code(b.tier().open_replacement({}, 1, b.digest(after.span())).status(), Code::kInvalidArgument,
+         "a replacement without names");
 }
 
 void catalog_copies_are_kept_by_sequence(Bench& b) {
@@ -548,7 +635,7 @@ void bad_names_are_refused(Bench& b) {
     b.code(b.try_put(name, bytes.span()).status(), Code::kInvalidArgument, "put in group " + group);
     b.code(b.tier().stat(name).status(), Code::kInvalidArgument, "stat in group " + group);
     b.code(b.tier().remove_attempt(attempt), Code::kInvalidArgument, "removal of group " + group);
-    b.code(b.tier().put_deleting(group), Code::kInvalidArgument, "marker of group " + group);
+    b.code(b.tier().put_deleting(group, "going"), Code::kInvalidArgument, "marker of group " + group);
     b.code(b.tier().list_group(group).status(), Code::kInvalidArgument, "listing of group " + group);
   }
   b.code(b.try_put(b.payload(100'000'000), bytes.span()).status(), Code::kInvalidArgument, "index of nine digits");
@@ -592,6 +679,8 @@ constexpr Case kCases[] = {
     {"removal goes on past failures", removal_goes_on_past_failures},
     {"temporaries of live puts stay", temporaries_of_live_puts_stay},
     {"content can be listed and removed", content_can_be_listed_and_removed},
+    {"a replacement reaches every name", replacement_reaches_every_name},
+    {"a replacement is whole or not at all", replacement_is_whole_or_not_at_all},
     {"catalog copies are kept by sequence", catalog_copies_are_kept_by_sequence},
     {"one name from two tasks", same_name_from_two_tasks},
     {"one content from several tasks", same_content_from_two_tasks},

@@ -50,10 +50,17 @@ class DirectoryTier final : public Tier {
   Status remove_temporaries(const AttemptName& attempt) override;
   Status remove_group(const std::string& group) override;
   Status remove_content(const Digest& sha256) override;
+  // replace.cc
+  Result<ContentEntry> stat_content(const Digest& sha256) override;
+  Result<std::unique_ptr<PendingRead>> start_read_content(const Digest& sha256, std::vector<ReadRange> ranges) override;
+  Result<bool> relink(const std::vector<ObjectName>& names, const Digest& sha256, std::uint64_t bytes) override;
+  Result<std::unique_ptr<PutStream>> open_replacement(std::vector<ObjectName> names, std::uint64_t bytes,
+                                                      const Digest& sha256) override;
   // markers.cc
   Status put_committed(const AttemptName& attempt, std::string_view bytes) override;
   Result<std::string> read_committed(const AttemptName& attempt) override;
-  Status put_deleting(const std::string& group) override;
+  Status put_deleting(const std::string& group, std::string_view bytes) override;
+  Result<std::string> read_deleting(const std::string& group) override;
   Status put_catalog_copy(std::uint64_t sequence, std::string_view bytes) override;
   Result<std::vector<std::uint64_t>> list_catalog_copies() override;
   Result<std::string> read_catalog_copy(std::uint64_t sequence) override;
@@ -75,7 +82,11 @@ class DirectoryTier final : public Tier {
   /// Steps 4 to 7 of Put for a written and closed temporary.
   Result<PutOutcome> publish(FileWriter& writer, const ObjectName& name, const Digest& sha256, LinkResult before);
 
+  /// The steps of a replacement for a written and closed temporary (replace.cc).
+  Status replace(FileWriter& writer, const std::vector<ObjectName>& names, const Digest& sha256);
+
  private:
+  Status give_content(const std::string& entry_path, const ObjectName& name, bool may_be_absent);
   /// A small object whose content entry waits for Flush. Equal ones of the same attempt are linked to it until then.
   struct WaitingContent {
     ObjectName name;
@@ -92,6 +103,8 @@ class DirectoryTier final : public Tier {
     bool is_folder = false;
   };
   Status sync_all(const std::vector<SyncTarget>& targets);
+  Status name_deleting(const std::string& marker, std::string_view bytes);
+  Status create_empty(const std::string& relative);
   Status write_synced(FileWriter& writer, std::string_view bytes);
   Result<std::string> read_small_file(const std::string& relative, std::string what, std::uint64_t bytes_max);
   Status remove_file(const std::string& relative);

@@ -35,7 +35,7 @@ Result<std::vector<ObjectStat>> DirectoryTier::list_attempt(const AttemptName& a
     if (result == -ENOENT) return {};  // removed meanwhile
     if (result < 0) return folder_.read_failure(-result, "stat", object);
     if (S_ISREG(there.st_mode)) {
-      objects.push_back({name, static_cast<std::uint64_t>(there.st_size)});
+      objects.push_back({name, static_cast<std::uint64_t>(there.st_size), there.st_ino});
     } else {
       report(shown);
     }
@@ -108,6 +108,7 @@ Result<std::vector<ContentEntry>> DirectoryTier::list_content() {
       entry.bytes = static_cast<std::uint64_t>(there.st_size);
       entry.links = there.st_nlink;
       entry.changed_at_ms = milliseconds(there.st_ctim);
+      entry.storage = there.st_ino;
       entries.push_back(entry);
     }
   }

@@ -20,6 +20,10 @@ using State = SimulatedDisk::State;
 constexpr std::uint64_t kSmallBytes = 1024 * 1024;
 constexpr std::uint64_t kEndlessBytes = std::uint64_t{1} << 50;
 
+ObjectStat stat_of(const ObjectName& name, const State::Inode& inode) {
+  return {name, inode.bytes.size(), reinterpret_cast<std::uintptr_t>(&inode)};
+}
+
 class SimulatedTier;
 
 /// A put under way, whole or in pieces: the bytes gathered, and the temporary file that stands for them.
@@ -109,7 +113,7 @@ class SimulatedTier final : public Tier {
     SY_RETURN_IF_ERROR(alive());
     const auto inode = state_->find(name);
     if (!inode) return not_found(describe(name));
-    return ObjectStat{name, inode->bytes.size()};
+    return stat_of(name, *inode);
   }
 
   Result<std::unique_ptr<PendingRead>> start_read(const ObjectName& name, std::vector<ReadRange> ranges) override {
@@ -119,17 +123,7 @@ class SimulatedTier final : public Tier {
     SY_RETURN_IF_ERROR(alive());
     const auto inode = state_->find(name);
     if (!inode) return not_found(describe(name));
-    for (const ReadRange& range : ranges) {
-      if (!status.ok() || range.into.empty()) continue;
-      const auto end = checked_add(range.offset, static_cast<std::uint64_t>(range.into.size()));
-      if (!end.has_value() || *end > inode->bytes.size()) {
-        status = Status(Code::kCorrupt, describe(name) + " ends early: wanted " + std::to_string(range.into.size()) +
-                                            " bytes at offset " + std::to_string(range.offset) + "; the object has " +
-                                            std::to_string(inode->bytes.size()));
-        continue;
-      }
-      std::memcpy(range.into.data(), inode->bytes.data() + range.offset, range.into.size());
-    }
+    if (status.ok()) status = fill(inode->bytes, describe(name), ranges);
     return std::unique_ptr<PendingRead>(std::make_unique<EndedRead>(std::move(status)));
   }
 
@@ -140,7 +134,7 @@ class SimulatedTier final : public Tier {
     std::vector<ObjectStat> objects;
     const auto found = state_->attempts.find(attempt);
     if (found == state_->attempts.end()) return objects;
-    for (const auto& [name, object] : found->second.objects) objects.push_back({name, object.inode->bytes.size()});
+    for (const auto& [name, object] : found->second.objects) objects.push_back(stat_of(name, *object.inode));
     if (foreign != nullptr) {
       foreign->insert(foreign->end(), found->second.foreign.begin(), found->second.foreign.end());
     }
@@ -157,7 +151,8 @@ class SimulatedTier final : public Tier {
   Result<std::vector<std::string>> list_groups() override {
     const std::lock_guard lock(state_->mutex);
     SY_RETURN_IF_ERROR(alive());
-    std::set<std::string> groups = state_->deleting;
+    std::set<std::string> groups;
+    for (const auto& [group, marker] : state_->deleting) groups.insert(group);
     for (const auto& [name, attempt] : state_->attempts) groups.insert(name.group);
     return std::vector<std::string>(groups.begin(), groups.end());
   }
@@ -226,7 +221,8 @@ class SimulatedTier final : public Tier {
     }
     std::vector<ContentEntry> entries;
     for (const auto& [digest, entry] : state_->content) {
-      entries.push_back({digest, entry.inode->bytes.size(), 1 + links[entry.inode.get()], entry.changed_at_ms});
+      entries.push_back({digest, entry.inode->bytes.size(), 1 + links[entry.inode.get()], entry.changed_at_ms,
+                         stat_of({}, *entry.inode).storage});
     }
     return entries;
   }
@@ -265,13 +261,22 @@ class SimulatedTier final : public Tier {
     return *found->second.committed;
   }
 
-  Status put_deleting(const std::string& group) override {
+  Status put_deleting(const std::string& group, std::string_view bytes) override {
     SY_RETURN_IF_ERROR(check_group(group));
     SY_RETURN_IF_ERROR(fault("tier.marker"));
     const std::lock_guard lock(state_->mutex);
     SY_RETURN_IF_ERROR(alive());
-    state_->deleting.insert(group);
+    state_->deleting.emplace(group, bytes);
     return {};
+  }
+
+  Result<std::string> read_deleting(const std::string& group) override {
+    SY_RETURN_IF_ERROR(check_group(group));
+    const std::lock_guard lock(state_->mutex);
+    SY_RETURN_IF_ERROR(alive());
+    const auto found = state_->deleting.find(group);
+    if (found == state_->deleting.end()) return not_found("the `deleting` marker of group " + group);
+    return found->second;
   }
 
   Status put_catalog_copy(std::uint64_t sequence, std::string_view bytes) override {
@@ -303,6 +308,48 @@ class SimulatedTier final : public Tier {
     return {};
   }
 
+  Result<ContentEntry> stat_content(const Digest& sha256) override {
+    const std::lock_guard lock(state_->mutex);
+    SY_RETURN_IF_ERROR(alive());
+    const auto found = state_->content.find(sha256);
+    if (found == state_->content.end()) return not_found("content " + sha256.hex());
+    ContentEntry entry;
+    entry.sha256 = sha256;
+    entry.bytes = found->second.inode->bytes.size();
+    entry.links = 1;
+    for (const auto& [attempt_name, attempt] : state_->attempts) {
+      for (const auto& [name, object] : attempt.objects) entry.links += object.inode == found->second.inode ? 1 : 0;
+    }
+    entry.changed_at_ms = found->second.changed_at_ms;
+    entry.storage = stat_of({}, *found->second.inode).storage;
+    return entry;
+  }
+
+  Result<std::unique_ptr<PendingRead>> start_read_content(const Digest& sha256,
+                                                          std::vector<ReadRange> ranges) override {
+    Status status = fault("tier.read");
+    const std::lock_guard lock(state_->mutex);
+    SY_RETURN_IF_ERROR(alive());
+    const auto found = state_->content.find(sha256);
+    if (found == state_->content.end()) return not_found("content " + sha256.hex());
+    if (status.ok()) status = fill(found->second.inode->bytes, "content " + sha256.hex(), ranges);
+    return std::unique_ptr<PendingRead>(std::make_unique<EndedRead>(std::move(status)));
+  }
+
+  Result<bool> relink(const std::vector<ObjectName>& names, const Digest& sha256, std::uint64_t bytes) override {
+    SY_RETURN_IF_ERROR(check_payloads(names));
+    SY_RETURN_IF_ERROR(fault("tier.replace"));
+    const std::lock_guard lock(state_->mutex);
+    SY_RETURN_IF_ERROR(alive());
+    const auto found = state_->content.find(sha256);
+    if (found == state_->content.end() || found->second.inode->bytes.size() != bytes) return false;
+    give(names, found->second.inode);
+    return true;
+  }
+
+  Result<std::unique_ptr<PutStream>> open_replacement(std::vector<ObjectName> names, std::uint64_t bytes,
+                                                      const Digest& sha256) override;
+
   Result<TierUsage> usage() override {
     const std::lock_guard lock(state_->mutex);
     SY_RETURN_IF_ERROR(alive());
@@ -319,6 +366,41 @@ class SimulatedTier final : public Tier {
 
  private:
   friend class SimulatedPut;
+  friend class SimulatedReplacement;
+
+  static Status check_payloads(const std::vector<ObjectName>& names) {
+    if (names.empty()) return {Code::kInvalidArgument, "a replacement without a name"};
+    for (const ObjectName& name : names) {
+      SY_RETURN_IF_ERROR(check_name(name));
+      if (name.kind != ObjectKind::kPayload) return {Code::kInvalidArgument, describe(name) + " is no payload object"};
+    }
+    return {};
+  }
+  static Status fill(const std::vector<std::byte>& bytes, const std::string& what,
+                     const std::vector<ReadRange>& ranges) {
+    for (const ReadRange& range : ranges) {
+      if (range.into.empty()) continue;
+      const auto end = checked_add(range.offset, static_cast<std::uint64_t>(range.into.size()));
+      if (!end.has_value() || *end > bytes.size()) {
+        return {Code::kCorrupt, what + " ends early: wanted " + std::to_string(range.into.size()) +
+                                    " bytes at offset " + std::to_string(range.offset) + "; it has " +
+                                    std::to_string(bytes.size())};
+      }
+      std::memcpy(range.into.data(), bytes.data() + range.offset, range.into.size());
+    }
+    return {};
+  }
+  /// Every step of a replacement is durable when the call returns.
+  void give(const std::vector<ObjectName>& names, const std::shared_ptr<State::Inode>& inode) {
+    inode->durable = true;
+    for (const ObjectName& name : names) {
+      const bool last = &name == &names.back();
+      if (!state_->find(name) && !last) continue;
+      State::Attempt& attempt = state_->attempts[name.in];
+      attempt.objects[name] = {inode, true};
+      attempt.removed.erase(name);
+    }
+  }
 
   static Status not_found(const std::string& what) { return {Code::kNotFound, what + " is not in the tier"}; }
   Status alive() const {
@@ -478,6 +560,55 @@ Result<PutOutcome> SimulatedPut::finish() {
     }
   }
   return PutOutcome::kWritten;
+}
+
+/// A replacement under way: the bytes gathered.
+class SimulatedReplacement final : public PutStream {
+ public:
+  SimulatedReplacement(SimulatedTier& tier, std::vector<ObjectName> names, std::uint64_t bytes, const Digest& sha256)
+      : tier_(tier), names_(std::move(names)), bytes_(bytes), sha256_(sha256) {}
+  Status append(ByteView bytes) override {
+    if (bytes.size() > bytes_ - gathered_.size()) {
+      return {Code::kCorrupt, "more bytes were given than promised for " + describe(names_.back())};
+    }
+    gathered_.insert(gathered_.end(), bytes.begin(), bytes.end());
+    return {};
+  }
+  Result<PutOutcome> finish() override {
+    if (gathered_.size() != bytes_) {
+      return Status(Code::kCorrupt, std::to_string(gathered_.size()) + " bytes were given for " +
+                                        describe(names_.back()) + ", " + std::to_string(bytes_) + " were promised");
+    }
+    for (const char* point : {"tier.write", "tier.sync", "tier.replace"}) SY_RETURN_IF_ERROR(tier_.fault(point));
+    State& state = *tier_.state_;
+    const std::lock_guard lock(state.mutex);
+    SY_RETURN_IF_ERROR(tier_.alive());
+    const std::uint64_t used = state.used_bytes();
+    if (state.capacity_bytes.has_value() && used + bytes_ > *state.capacity_bytes) {
+      return Status(Code::kNoSpace, "write " + describe(names_.back()) + ": wanted " + std::to_string(bytes_) +
+                                        " bytes; the disk is full");
+    }
+    auto inode = std::make_shared<State::Inode>();
+    inode->bytes = std::move(gathered_);
+    state.written_bytes += bytes_;
+    tier_.add_content(sha256_, inode, true);
+    tier_.give(names_, inode);
+    return PutOutcome::kWritten;
+  }
+
+ private:
+  SimulatedTier& tier_;
+  std::vector<ObjectName> names_;
+  std::uint64_t bytes_;
+  Digest sha256_;
+  std::vector<std::byte> gathered_;
+};
+
+Result<std::unique_ptr<PutStream>> SimulatedTier::open_replacement(std::vector<ObjectName> names, std::uint64_t bytes,
+                                                                   const Digest& sha256) {
+  SY_RETURN_IF_ERROR(check_payloads(names));
+  SY_RETURN_IF_ERROR(fault("tier.open_tmp"));
+  return std::unique_ptr<PutStream>(std::make_unique<SimulatedReplacement>(*this, std::move(names), bytes, sha256));
 }
 
 }  // namespace

@@ -1,0 +1,282 @@
+// Operations: started under the record's fence, run by one runner at a time, ended once.
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "base/limits.h"
+#include "base/units.h"
+#include "base/utf8.h"
+#include "formats/ref.h"
+#include "metadata/keys.h"
+#include "metadata/rows.h"
+#include "metadata/turn.h"
+#include "metadata/validate.h"
+
+namespace steelyard::metadata {
+namespace {
+
+Status validate_runner(const RunnerGrant& grant) {
+  SY_RETURN_IF_ERROR(validate_id("runner token", grant.token));
+  SY_RETURN_IF_ERROR(validate_holder(grant.holder));
+  SY_RETURN_IF_ERROR(validate_process(grant.process));
+  return validate_ttl("runner ttl", grant.ttl_ms, kWriterTtlMsMin, kWriterTtlMsMax);
+}
+
+Runner make_runner(const Turn& turn, const RunnerGrant& grant, const Identity& identity, std::string operation_id) {
+  Runner runner;
+  runner.identity = identity;
+  runner.operation_id = std::move(operation_id);
+  runner.run_attempt = 1;
+  runner.token = grant.token;
+  runner.holder = grant.holder;
+  runner.process = grant.process;
+  runner.ttl_ms = grant.ttl_ms;
+  runner.epoch = turn.now.epoch;
+  runner.granted_mono_ms = turn.now.mono_ms;
+  return runner;
+}
+
+std::string name_of_operation(const Operation& operation) {
+  return std::string(name_of(operation.kind)) + " operation " + operation.operation_id;
+}
+
+/// The operation of a record by its id: the active one or one that it retains.
+const Operation* find_operation_in(const RevisionRecord& record, std::string_view operation_id) {
+  if (record.operation && record.operation->operation_id == operation_id) return &*record.operation;
+  for (const Operation& operation : record.finished_operations) {
+    if (operation.operation_id == operation_id) return &operation;
+  }
+  return nullptr;
+}
+
+Status not_running(const RevisionRecord& record, std::string_view operation_id) {
+  const Operation* operation = find_operation_in(record, operation_id);
+  return {Code::kStaleGeneration,
+          "operation " + std::string(operation_id) + " of " + formats::format_ref(record.identity) + " is " +
+              (operation == nullptr ? "not known any more" : std::string(name_of(operation->state))) +
+              ", wanted RUNNING"};
+}
+
+/// The active operation's runner, or STALE_GENERATION when (operation, token, attempt) is not it.
+Result<Runner> get_own_runner(const Turn& turn, const RevisionRecord& record, const RunnerToken& token) {
+  SY_RETURN_IF_ERROR(validate_id("operation id", token.operation_id));
+  SY_RETURN_IF_ERROR(validate_id("runner token", token.token));
+  if (!record.operation || record.operation->operation_id != token.operation_id) {
+    return not_running(record, token.operation_id);
+  }
+  SY_ASSIGN_OR_RETURN(std::optional<Runner> runner, find_runner(turn.view, record.identity));
+  if (!runner || runner->token != token.token || runner->run_attempt != token.run_attempt) {
+    return Status(Code::kStaleGeneration,
+                  "operation " + token.operation_id + " of " + formats::format_ref(record.identity) +
+                      (runner && !runner->token.empty() ? " was taken over by " + printable(runner->holder)
+                                                        : std::string(" has no runner of this token any more")));
+  }
+  return *std::move(runner);
+}
+
+void answer(Turn& turn, RevisionRecord record, std::optional<Runner> runner) {
+  turn.answer.record = std::move(record);
+  turn.answer.runner = std::move(runner);
+}
+
+}  // namespace
+
+void end_operation(Turn& turn, RevisionRecord& record, const std::optional<Runner>& runner, OperationState state,
+                   std::string message) {
+  if (runner) turn.put(RunnerRemoved{record.identity});
+  if (!record.operation) return;
+  Operation ended = *std::move(record.operation);
+  record.operation.reset();
+  ended.state = state;
+  ended.ended_at_ms = record.updated_at_ms;
+  ended.message = std::move(message);
+  if (runner) {
+    ended.processed_members = std::min(runner->processed_members, ended.total_members);
+    ended.processed_bytes = std::min(runner->processed_bytes, ended.total_bytes);
+  }
+  record.finished_operations.push_back(std::move(ended));
+  if (record.finished_operations.size() > limits::kOperationsRetained) {
+    turn.put(OperationForgotten{record.finished_operations.front().operation_id});
+    record.finished_operations.erase(record.finished_operations.begin());
+  }
+}
+
+Status judge(Turn& turn, const StartOperation& command) {
+  SY_RETURN_IF_ERROR(validate_id("operation id", command.operation_id));
+  if (command.runner) SY_RETURN_IF_ERROR(validate_runner(*command.runner));
+  SY_ASSIGN_OR_RETURN(const RevisionRecord record, get_record(turn.view, command.identity));
+  const std::string ref = formats::format_ref(record.identity);
+  const AppliedRequest request = Arguments(command.identity)
+                                     .add(command.operation_id)
+                                     .add(name_of(command.kind))
+                                     .add(name_of(command.target))
+                                     .request(RequestKind::kStart, command.expected_metadata_generation);
+  if (const Operation* known = find_operation_in(record, command.operation_id)) {
+    if (known->request != request) {
+      return {Code::kConflict, "operation id " + command.operation_id + " of " + ref + " is that of another request"};
+    }
+    SY_ASSIGN_OR_RETURN(std::optional<Runner> runner, find_runner(turn.view, record.identity));
+    answer(turn, record, std::move(runner));
+    return {};
+  }
+  SY_ASSIGN_OR_RETURN(const auto elsewhere, turn.view.get(keys::operation_id(command.operation_id)));
+  if (elsewhere) return {Code::kConflict, "operation id " + command.operation_id + " is that of another revision"};
+  if (record.availability != Availability::kReady && record.availability != Availability::kDegraded) {
+    return {Code::kNotReady, ref + " is " + state_and_since(record) + ", wanted READY or DEGRADED"};
+  }
+  if (record.operation) {
+    return {Code::kBusy, ref + " has the running " + name_of_operation(*record.operation),
+            "wait for it, or end it: steelyard operation cancel " + record.operation->operation_id};
+  }
+  SY_RETURN_IF_ERROR(check_fence(record, command.expected_metadata_generation));
+  if (command.kind == OperationKind::kEvicting) {
+    SY_ASSIGN_OR_RETURN(const std::vector<Lease> live, reap_expired(turn, command.identity));
+    if (!live.empty()) return {Code::kBusy, ref + " has " + describe_leases(live, turn), "wait for them"};
+  }
+
+  RevisionRecord next = next_of(record, turn.now);
+  Operation operation;
+  operation.operation_id = command.operation_id;
+  operation.kind = command.kind;
+  operation.target = command.target;
+  operation.ratio_millionths = command.ratio_millionths;
+  operation.plan_digest = command.plan_digest;
+  operation.total_members = command.total_members;
+  operation.total_bytes = command.total_bytes;
+  operation.message = command.message;
+  operation.request = request;
+  operation.started_at_ms = next.updated_at_ms;
+  next.operation = std::move(operation);
+  if (const Status status = validate(next); !status.ok()) {
+    return {Code::kInvalidArgument, ref + ": " + status.message()};
+  }
+  turn.put(RevisionPut{next});
+  std::optional<Runner> runner;
+  if (command.runner) {
+    runner = make_runner(turn, *command.runner, next.identity, command.operation_id);
+    turn.put(RunnerPut{*runner});
+  }
+  answer(turn, std::move(next), std::move(runner));
+  return {};
+}
+
+Status judge(Turn& turn, const TakeOperation& command) {
+  SY_RETURN_IF_ERROR(validate_id("operation id", command.operation_id));
+  SY_RETURN_IF_ERROR(validate_runner(command.runner));
+  SY_ASSIGN_OR_RETURN(RevisionRecord record, get_record(turn.view, command.identity));
+  if (!record.operation || record.operation->operation_id != command.operation_id) {
+    return not_running(record, command.operation_id);
+  }
+  SY_ASSIGN_OR_RETURN(std::optional<Runner> before, find_runner(turn.view, record.identity));
+  Runner runner = make_runner(turn, command.runner, record.identity, command.operation_id);
+  if (before) {
+    const LeaseLife life = life_of(*before, turn.epoch, turn.now);
+    if (before->token == command.runner.token && life.live) {
+      answer(turn, std::move(record), std::move(before));
+      return {};
+    }
+    const bool gone = command.current_runner_gone && before->process == command.gone_process;
+    if (life.live && !gone) {
+      return {Code::kBusy,
+              name_of_operation(*record.operation) + " of " + formats::format_ref(record.identity) + " is run by " +
+                  printable(before->holder) + ", whose token ends in " + format_age(life.left_ms) + " unless renewed",
+              "wait for it, or end it: steelyard operation cancel " + command.operation_id};
+    }
+    if (before->run_attempt == std::numeric_limits<std::uint32_t>::max()) {
+      return {Code::kGenerationExhausted, name_of_operation(*record.operation) + " has had its last runner",
+              "cancel it and start another"};
+    }
+    runner.run_attempt = before->run_attempt + 1;
+    runner.processed_members = before->processed_members;
+    runner.processed_bytes = before->processed_bytes;
+  }
+  turn.put(RunnerPut{runner});
+  answer(turn, std::move(record), std::move(runner));
+  return {};
+}
+
+Status judge(Turn& turn, const ReportOperation& command) {
+  SY_ASSIGN_OR_RETURN(RevisionRecord record, get_record(turn.view, command.identity));
+  SY_ASSIGN_OR_RETURN(Runner runner, get_own_runner(turn, record, command.token));
+  const Runner before = runner;
+  runner.epoch = turn.now.epoch;
+  runner.granted_mono_ms = turn.now.mono_ms;
+  runner.processed_members = std::min(command.processed_members, record.operation->total_members);
+  runner.processed_bytes = std::min(command.processed_bytes, record.operation->total_bytes);
+  runner.message = command.message;
+  if (command.give_back) runner.token.clear();
+  if (const Status status = validate(runner); !status.ok()) {
+    return {Code::kInvalidArgument, "operation " + command.token.operation_id + ": " + status.message()};
+  }
+  if (runner != before) turn.put(RunnerPut{runner});
+  answer(turn, std::move(record), std::move(runner));
+  return {};
+}
+
+Status judge(Turn& turn, const EndOperation& command) {
+  SY_RETURN_IF_ERROR(validate_id("operation id", command.token.operation_id));
+  SY_ASSIGN_OR_RETURN(RevisionRecord record, get_record(turn.view, command.identity));
+  const Operation* known = find_operation_in(record, command.token.operation_id);
+  if (known != nullptr && known->state == command.state) {
+    answer(turn, std::move(record), std::nullopt);
+    return {};  // a retry
+  }
+  if (command.state != OperationState::kDone && command.state != OperationState::kFailed) {
+    return {Code::kInvalidArgument,
+            "a runner ends its operation DONE or FAILED, not " + std::string(name_of(command.state))};
+  }
+  SY_ASSIGN_OR_RETURN(Runner runner, get_own_runner(turn, record, command.token));
+  runner.processed_members = command.processed_members;
+  runner.processed_bytes = command.processed_bytes;
+  RevisionRecord next = next_of(record, turn.now);
+  end_operation(turn, next, runner, command.state, command.message);
+  if (const Status status = validate(next); !status.ok()) {
+    return {Code::kInvalidArgument, formats::format_ref(record.identity) + ": " + status.message()};
+  }
+  turn.put(RevisionPut{next});
+  answer(turn, std::move(next), std::nullopt);
+  return {};
+}
+
+Status judge(Turn& turn, const CancelOperation& command) {
+  SY_ASSIGN_OR_RETURN(const OperationView found, get_operation(turn.view, command.operation_id));
+  if (found.operation.state != OperationState::kRunning) {
+    answer(turn, found.record, std::nullopt);
+    return {};  // it has ended, one way or another
+  }
+  RevisionRecord next = next_of(found.record, turn.now);
+  end_operation(turn, next, found.runner, OperationState::kCancelled, "cancelled");
+  turn.put(RevisionPut{next});
+  answer(turn, std::move(next), std::nullopt);
+  return {};
+}
+
+Result<OperationView> get_operation(const StateView& view, std::string_view operation_id) {
+  SY_RETURN_IF_ERROR(validate_id("operation id", operation_id));
+  SY_ASSIGN_OR_RETURN(const std::optional<std::string> key, view.get(keys::operation_id(operation_id)));
+  std::optional<std::string> row;
+  if (key) {
+    SY_ASSIGN_OR_RETURN(row, view.get(*key));
+  }
+  if (!row) {
+    return Status(Code::kNotFound,
+                  "operation " + std::string(operation_id) +
+                      " is not known: it was never started, or its revision keeps only newer ones",
+                  "`steelyard inspect REF` shows the running one");
+  }
+  OperationView found;
+  SY_ASSIGN_OR_RETURN(found.record, decode_record(*row));
+  const Operation* operation = find_operation_in(found.record, operation_id);
+  if (operation == nullptr) return Status(Code::kCorrupt, "the index names an operation that its record lacks");
+  found.operation = *operation;
+  if (found.operation.state != OperationState::kRunning) return found;
+  SY_ASSIGN_OR_RETURN(found.runner, find_runner(view, found.record.identity));
+  if (found.runner) {
+    found.operation.processed_members = found.runner->processed_members;
+    found.operation.processed_bytes = found.runner->processed_bytes;
+    if (!found.runner->message.empty()) found.operation.message = found.runner->message;
+  }
+  return found;
+}
+
+}  // namespace steelyard::metadata

@@ -1,0 +1,48 @@
+// Recording what was seen of a revision's objects: READY <-> DEGRADED follows from it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "formats/stored_manifest.h"
+#include "store/context.h"
+#include "store/stop_signal.h"
+#include "store/verified_reader.h"
+
+namespace steelyard::store {
+
+/// The payload object that a key of `identity` names; absent for the manifest's key and for any other text.
+std::optional<std::uint32_t> payload_index_of(const metadata::Identity& identity, std::string_view key);
+
+/// Reads the whole object: what is wrong with it, its size, a block or its SHA-256; absent when it is as it was
+/// imported. `read_error` is set where it could not be read now, which proves nothing.
+Result<std::optional<BadObject>> check_object(Context& context, const tiers::AttemptName& attempt,
+                                              const formats::StoredManifest& manifest, std::uint32_t object,
+                                              ReadBuffers& buffers);
+
+/// Takes an object's bytes out of the content index if they are what the index has, so that no later import links them.
+/// A good copy of the same content stays.
+void stop_sharing(Context& context, const tiers::ObjectName& name, const Digest& sha256);
+
+/// What was read of single objects, by key.
+struct ObjectFindings {
+  std::vector<std::string> damaged;
+  std::vector<std::string> whole;
+  bool complete = false;       ///< everything was read: what is not among the damaged is whole
+  bool none_is_there = false;  ///< complete, and nothing of the revision is left
+};
+/// Publishes it over what is recorded of the other objects; `record` is the record as the reading began. A record that
+/// moved since is read again, and its damaged keys are judged again before they are offered for it: a repair may have
+/// replaced them. A revision that is being deleted is left alone.
+Result<metadata::RevisionRecord> record_findings(Context& context, metadata::RevisionRecord record,
+                                                 const ObjectFindings& findings, const StopSignal& stop);
+
+/// For a read that met a bad object: publishes it as `record_findings`, and takes its bytes out of the content index. A
+/// finding that cannot be recorded now is a warning, as the read has its error anyway. Nothing in a read-only store,
+/// and nothing for an object that only could not be read.
+void record_bad_object(Context& context, const metadata::RevisionRecord& record,
+                       const formats::StoredManifest& manifest, const BadObject& bad, const StopSignal& stop);
+/// The same for a manifest that load_manifest refused as CORRUPT.
+void record_bad_manifest(Context& context, const metadata::RevisionRecord& record, const StopSignal& stop);
+
+}  // namespace steelyard::store

@@ -1,0 +1,97 @@
+#include "store/runner_keeper.h"
+
+#include <algorithm>
+
+#include "store/lease_guard.h"
+#include "store/writer_keeper.h"
+
+namespace steelyard::store {
+namespace {
+
+constexpr std::int64_t kReportEveryMs = 2'000;
+
+}  // namespace
+
+metadata::RunnerGrant runner_grant(Runtime& runtime, std::int64_t ttl_ms) {
+  metadata::RunnerGrant grant;
+  grant.token = runtime.random_hex(16);
+  grant.holder = holder_of(runtime);
+  grant.process = runtime.self();
+  grant.ttl_ms = ttl_ms;
+  return grant;
+}
+
+RunnerKeeper::RunnerKeeper(Runtime& runtime, catalog::Catalog& catalog, metadata::Identity identity,
+                           metadata::RunnerToken token, std::int64_t ttl_ms, StopSignal& stop)
+    : runtime_(runtime),
+      catalog_(catalog),
+      identity_(std::move(identity)),
+      token_(std::move(token)),
+      ttl_ms_(ttl_ms),
+      stop_(stop),
+      ended_(runtime.make_event()) {
+  task_ = runtime_.spawn("runner-renewal", [this] { renew_until_ended(); });
+}
+
+RunnerKeeper::~RunnerKeeper() {
+  ended_->set();
+  task_->join();
+  if (!give_back_) return;
+  metadata::ReportOperation last = report();
+  last.message = message_;
+  last.give_back = true;
+  catalog_.report_operation(last).status().ignore("the token ends by itself after its time to live");
+}
+
+void RunnerKeeper::add(std::uint64_t members, std::uint64_t bytes) {
+  members_.fetch_add(members);
+  bytes_.fetch_add(bytes);
+}
+
+metadata::ReportOperation RunnerKeeper::report() const {
+  metadata::ReportOperation command;
+  command.identity = identity_;
+  command.token = token_;
+  command.processed_members = members_.load();
+  command.processed_bytes = bytes_.load();
+  return command;
+}
+
+void RunnerKeeper::renew_until_ended() {
+  const std::int64_t every_ms = std::min(kReportEveryMs, ttl_ms_ / 4);
+  std::int64_t reported_ms = runtime_.mono_ms();
+  std::uint64_t reported_bytes = 0;
+  while (!ended_->wait_until(runtime_.mono_ms() + every_ms)) {
+    const metadata::ReportOperation command = report();
+    const std::int64_t now_ms = runtime_.mono_ms();
+    if (command.processed_bytes == reported_bytes && now_ms - reported_ms < ttl_ms_ / 4) {
+      // Nothing to tell; but whoever cancels it is heard at once.
+      const auto found = catalog_.query_operation(token_.operation_id);
+      if (!found.ok() || found->operation.state == metadata::OperationState::kRunning) continue;
+    }
+    const auto renewed = catalog_.report_operation(command);
+    // Only an answer of the rules ends the work; a log that cannot be reached now is tried again in time.
+    if (is_lost(renewed.status())) {
+      stop_.fail(renewed.status());
+      return;
+    }
+    if (!renewed.ok()) continue;
+    reported_ms = now_ms;
+    reported_bytes = command.processed_bytes;
+  }
+}
+
+Result<metadata::RevisionRecord> RunnerKeeper::end(metadata::OperationState state, std::string message) {
+  metadata::EndOperation command;
+  command.identity = identity_;
+  command.token = token_;
+  command.state = state;
+  command.processed_members = members_.load();
+  command.processed_bytes = bytes_.load();
+  command.message = std::move(message);
+  auto ended = catalog_.end_operation(command);
+  if (ended.ok()) give_back_ = false;
+  return ended;
+}
+
+}  // namespace steelyard::store

@@ -1,0 +1,50 @@
+// RunnerKeeper: renews an operation's runner token while it works, tells how far it is, and gives the token back when
+// the runner ends before the operation does.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "catalog/catalog.h"
+#include "store/stop_signal.h"
+
+namespace steelyard::store {
+
+/// Who is to run an operation: this process, with a fresh token.
+metadata::RunnerGrant runner_grant(Runtime& runtime, std::int64_t ttl_ms);
+
+/// Looks every 2 seconds whether the operation still runs, and reports then if there is progress, at a quarter of the
+/// time to live in any case. An operation that was cancelled or taken over stops the work through `stop`.
+class RunnerKeeper {
+ public:
+  RunnerKeeper(Runtime& runtime, catalog::Catalog& catalog, metadata::Identity identity, metadata::RunnerToken token,
+               std::int64_t ttl_ms, StopSignal& stop);
+  ~RunnerKeeper();  ///< stops; gives the token back unless the operation ended
+
+  void add(std::uint64_t members, std::uint64_t bytes);
+  /// Shown while nobody runs the operation: why this runner stopped.
+  void set_message(std::string message) { message_ = std::move(message); }
+  /// Ends the operation as DONE or FAILED.
+  Result<metadata::RevisionRecord> end(metadata::OperationState state, std::string message);
+
+ private:
+  void renew_until_ended();
+  metadata::ReportOperation report() const;
+
+  Runtime& runtime_;
+  catalog::Catalog& catalog_;
+  const metadata::Identity identity_;
+  const metadata::RunnerToken token_;
+  const std::int64_t ttl_ms_;
+  StopSignal& stop_;
+  bool give_back_ = true;
+  std::string message_;
+  std::atomic<std::uint64_t> members_{0};
+  std::atomic<std::uint64_t> bytes_{0};
+  std::unique_ptr<Event> ended_;
+  std::unique_ptr<Task> task_;
+};
+
+}  // namespace steelyard::store
