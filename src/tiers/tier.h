@@ -205,8 +205,8 @@ class Tier {
   /// call returns. The caller has read the bytes and vouches for them.
   virtual Result<bool> relink(const std::vector<ObjectName>& names, const Digest& sha256, std::uint64_t bytes) = 0;
   /// A put whose bytes take the place of the content index's entry and then, as with `relink`, of what `names` stand
-  /// for. Where nothing can be linked they take the place of the last name's alone. Killed anywhere, each name has its
-  /// old bytes or the new ones.
+  /// for. A single name gets them also where nothing can be linked. Killed anywhere, each name has its old bytes or the
+  /// new ones; failed, some names may have the new ones.
   virtual Result<std::unique_ptr<PutStream>> open_replacement(std::vector<ObjectName> names, std::uint64_t bytes,
                                                               const Digest& sha256) = 0;
 

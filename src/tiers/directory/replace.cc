@@ -156,10 +156,10 @@ Status DirectoryTier::replace(FileWriter& writer, const std::vector<ObjectName>&
     SY_ASSIGN_OR_RETURN(const bool linked, relink(names, sha256, writer.bytes()));
     if (linked) return {};
     return {Code::kUnavailable, "the content entry of the new bytes went away", "run the same command again"};
-  } else if (shared.code() == Code::kNoSpace) {
+  } else if (names.size() > 1 || shared.code() == Code::kNoSpace) {
     return shared;
   }
-  // No hard links here, so nothing shares the old bytes either.
+  // One name, and the entry is economy; where there are no hard links, nothing ever shares its bytes.
   const std::string path = object_path(names.back());
   SY_RETURN_IF_ERROR(folder_.make_folders(attempt_path(names.back().in) + "/p"));
   const int result = folder_.rename("tier.replace", writer.relative(), path);
