@@ -51,12 +51,5 @@ constinit const VerbSpec kWatchVerb = {
     .summary = "follow the changes of a revision or resource",
     .later = "it will print a line for each change",
     .meanwhile = "ask again from time to time: `list --newest --json` or `inspect --json`"};
-constinit const VerbSpec kBenchVerb = {
-    .name = "bench",
-    .operands = "[REF]",
-    .operands_max = 1,
-    .summary = "what the disk and memory can do here",
-    .later = "it will measure the disk and memory, and what import, load and verify reach",
-    .meanwhile = "`import --json` and `--progress plain` say how fast an import is"};
 
 }  // namespace steelyard::cli

@@ -9,10 +9,9 @@ std::span<const VerbSpec* const> all_verbs() {
       &kLeaseAcquireVerb, &kLeaseRenewVerb, &kLeaseReleaseVerb, &kLeaseListVerb,
       &kDeleteVerb, &kAbortVerb, &kReconcileVerb, &kGcVerb, &kRepairVerb,
       &kOperationShowVerb, &kOperationCancelVerb,
-      &kRecoverVerb, &kDoctorVerb, &kUsageVerb, &kConfigShowVerb, &kCompletionVerb,
+      &kRecoverVerb, &kDoctorVerb, &kBenchVerb, &kUsageVerb, &kConfigShowVerb, &kCompletionVerb,
       &kEvictVerb, &kRehydrateVerb, &kPolicyShowVerb, &kPolicySetVerb,
       &kWatchVerb,
-      &kBenchVerb,
   };
   // clang-format on
   return kAll;

@@ -9,9 +9,9 @@ extern const VerbSpec kImportVerb, kListVerb, kInspectVerb, kVerifyVerb, kMateri
 extern const VerbSpec kLeaseAcquireVerb, kLeaseRenewVerb, kLeaseReleaseVerb, kLeaseListVerb;
 extern const VerbSpec kDeleteVerb, kAbortVerb, kReconcileVerb, kGcVerb;
 extern const VerbSpec kRepairVerb, kOperationShowVerb, kOperationCancelVerb;
-extern const VerbSpec kRecoverVerb, kDoctorVerb, kUsageVerb, kConfigShowVerb, kCompletionVerb;
+extern const VerbSpec kRecoverVerb, kDoctorVerb, kBenchVerb, kUsageVerb, kConfigShowVerb, kCompletionVerb;
 
 // Known, refused with what will do it and what to do meanwhile (later_verbs.cc).
-extern const VerbSpec kEvictVerb, kRehydrateVerb, kPolicyShowVerb, kPolicySetVerb, kWatchVerb, kBenchVerb;
+extern const VerbSpec kEvictVerb, kRehydrateVerb, kPolicyShowVerb, kPolicySetVerb, kWatchVerb;
 
 }  // namespace steelyard::cli

@@ -30,18 +30,6 @@ constexpr std::string_view kNameAnother = "name another store with --store DIR o
 constexpr std::string_view kNameAColdTier =
     "name a folder that is empty or not there yet with --cold-path DIR or STEELYARD_COLD_PATH";
 
-struct Paths {
-  std::string store;
-  std::string catalog;
-  std::string cold;
-};
-
-Paths paths_of(const StoreOptions& options) {
-  const fs::path store(options.path);
-  return {options.path, (store / "catalog.db").native(),
-          options.cold_path.empty() ? (store / "cold").native() : options.cold_path};
-}
-
 /// Whatever keeps a store from being made or looked at says which setting names its place.
 Status with_place(Status status, std::string_view hint) {
   if (status.ok() || !status.hint().empty()) return status;
@@ -94,7 +82,7 @@ Status check_nothing_foreign(const std::string& path) {
 }
 
 /// SQLite refuses longer names of files, with an error that does not say so.
-Status check_length(const Paths& paths) {
+Status check_length(const StorePaths& paths) {
   constexpr std::size_t kCatalogPathBytesMax = 480;
   std::error_code error;
   const std::string catalog = fs::weakly_canonical(fs::absolute(paths.catalog, error), error).native();
@@ -105,12 +93,12 @@ Status check_length(const Paths& paths) {
           "name a store with a shorter path; --cold-path may be longer"};
 }
 
-Status no_store(const Paths& paths) {
+Status no_store(const StorePaths& paths) {
   return {Code::kNotFound, fmt::format("there is no store at {}", paths.store),
           "`steelyard import` makes one; --store DIR or STEELYARD_STORE names another"};
 }
 
-Status no_catalog(const Paths& paths) {
+Status no_catalog(const StorePaths& paths) {
   return {Code::kUnavailable,
           fmt::format("the store at {} has objects in {} but no catalog ({} is missing)", paths.store, paths.cold,
                       paths.catalog),
@@ -136,7 +124,7 @@ bool holds_objects(const std::string& cold) {
 }
 
 /// What a verb that only reads writes down is its lease, and what it found: neither may hold it up for long.
-oplog::SqliteOptions log_options(const Paths& paths, OpenMode mode) {
+oplog::SqliteOptions log_options(const StorePaths& paths, OpenMode mode) {
   oplog::SqliteOptions log;
   log.path = paths.catalog;
   log.create = mode == OpenMode::kCreate;
@@ -147,7 +135,7 @@ oplog::SqliteOptions log_options(const Paths& paths, OpenMode mode) {
   return log;
 }
 
-Result<StoreParts> open_existing(Runtime& runtime, const StoreOptions& options, const Paths& paths, bool read_only,
+Result<StoreParts> open_existing(Runtime& runtime, const StoreOptions& options, const StorePaths& paths, bool read_only,
                                  OpenMode mode, std::string store_id) {
   StoreParts parts;
   parts.read_only = read_only;
@@ -192,9 +180,9 @@ Status make_folder(Runtime& runtime, const std::string& path) {
   return {};
 }
 
-Result<StoreParts> create_new(Runtime& runtime, const StoreOptions& options, const Paths& paths) {
+Result<StoreParts> create_new(Runtime& runtime, const StoreOptions& options, const StorePaths& paths) {
   SY_RETURN_IF_ERROR(check_nothing_foreign(paths.store));
-  SY_RETURN_IF_ERROR(with_place(make_folder(runtime, paths.store), kNameAStore));
+  SY_RETURN_IF_ERROR(make_store_folder(runtime, paths.store));
   tiers::DirectoryOptions cold;
   cold.path = paths.cold;
   cold.store_id = runtime.random_hex(16);
@@ -219,8 +207,18 @@ Result<StoreParts> create_new(Runtime& runtime, const StoreOptions& options, con
 
 }  // namespace
 
+StorePaths paths_of(const StoreOptions& options) {
+  const fs::path store(options.path);
+  return {options.path, (store / "catalog.db").native(),
+          options.cold_path.empty() ? (store / "cold").native() : options.cold_path};
+}
+
+Status make_store_folder(Runtime& runtime, const std::string& path) {
+  return with_place(make_folder(runtime, path), kNameAStore);
+}
+
 Result<StoreParts> open_parts(Runtime& runtime, const StoreOptions& options, OpenMode mode) {
-  const Paths paths = paths_of(options);
+  const StorePaths paths = paths_of(options);
   SY_RETURN_IF_ERROR(check_is_folder(paths.store));
   SY_RETURN_IF_ERROR(check_length(paths));
   const bool has_epoch = !runtime.epoch().empty();

@@ -23,6 +23,17 @@ struct StoreParts {
       store::open_source;
 };
 
+/// Where the parts of a store lie.
+struct StorePaths {
+  std::string store;
+  std::string catalog;
+  std::string cold;
+};
+StorePaths paths_of(const StoreOptions& options);
+
+/// Makes a store's folder and what is missing above it, durably.
+Status make_store_folder(Runtime& runtime, const std::string& path);
+
 /// A new store is made in this order, so that a crash leaves something the next call completes: the store's folder, the
 /// cold tier with its id (created exclusively; of two creators one wins and the other reads its id), the catalog.
 Result<StoreParts> open_parts(Runtime& runtime, const StoreOptions& options, OpenMode mode);

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-LATER = [
-    "delete", "rm", "abort", "evict", "rehydrate", "warm", "repair", "policy show", "policy set", "watch", "operation show",
-    "operation cancel", "reconcile", "gc", "recover", "usage", "doctor", "bench",
-]  # fmt: skip
+LATER = ["evict", "rehydrate", "warm", "policy show", "policy set", "watch"]
 VERBS = [
     "import", "list", "inspect", "verify", "materialize", "cat", "lease acquire", "lease renew", "lease release", "lease list",
-    "config show", "completion",
+    "delete", "abort", "reconcile", "gc", "repair", "operation show", "operation cancel", "recover", "doctor", "bench", "usage", "config show", "completion",
 ]  # fmt: skip
 
 

@@ -174,7 +174,7 @@ Status check_files(const std::string& path) {
   return Status();
 }
 
-Status check_database(Connection& connection, const std::string& store_id) {
+Result<std::string> store_id_of(Connection& connection) {
   SY_ASSIGN_OR_RETURN(const auto application, connection.find_integer("PRAGMA application_id"));
   if (application.value_or(0) != kApplicationId) {
     return not_ours(connection.path(), "a database of another program (application id " +
@@ -195,7 +195,11 @@ Status check_database(Connection& connection, const std::string& store_id) {
   SY_ASSIGN_OR_RETURN(Cursor cursor, connection.prepare("SELECT value FROM meta WHERE name = 'store_id'"));
   SY_ASSIGN_OR_RETURN(const bool row, cursor.step());
   if (!row) return not_ours(connection.path(), "no store id in its meta table");
-  const std::string found(cursor.blob(0));
+  return std::string(cursor.blob(0));
+}
+
+Status check_database(Connection& connection, const std::string& store_id) {
+  SY_ASSIGN_OR_RETURN(const std::string found, store_id_of(connection));
   if (found != store_id) {
     return Status(Code::kCorrupt, connection.path() + ": belongs to store " + found + ", wanted " + store_id,
                   "put the catalog of this store back, or set --cold-path to the cold tier that it belongs to");

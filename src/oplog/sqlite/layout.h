@@ -27,6 +27,10 @@ Status create_database(Runtime& runtime, const std::string& path, const std::str
 /// (CORRUPT).
 Status check_files(const std::string& path);
 
+/// The store id of an open database, whose numbers are checked first. CORRUPT for a foreign one, UNAVAILABLE for a
+/// newer layout.
+Result<std::string> store_id_of(Connection& connection);
+
 /// Checks the numbers and the store id of an open database. CORRUPT for a foreign one, UNAVAILABLE for a newer layout.
 Status check_database(Connection& connection, const std::string& store_id);
 

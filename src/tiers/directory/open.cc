@@ -115,7 +115,9 @@ Status make_path(Runtime& runtime, const std::string& path) {
   }
 }
 
-Status write_store_file(Folder& folder, const std::string& store_id) {
+enum class Claim : std::uint8_t { kFirst, kOver };
+
+Status write_store_file(Folder& folder, const std::string& store_id, Claim claim) {
   const std::string temporary = std::string(kTemporaryPrefix) + folder.runtime().random_hex(8);
   const std::string text = encode_store_file(store_id);
   SY_ASSIGN_OR_RETURN(auto writer, directory::FileWriter::create(folder, temporary, text.size(), {}));
@@ -126,6 +128,12 @@ Status write_store_file(Folder& folder, const std::string& store_id) {
   const UniqueFd fd(opened);
   if (::fsync(fd.get()) != 0) return folder.write_failure(errno, "fsync", temporary, text.size());
   SY_POINT(folder.runtime(), "tier.before_store_file");
+  if (claim == Claim::kOver) {
+    const int renamed = folder.rename("tier.rename", temporary, "store.json");
+    if (renamed < 0) return folder.write_failure(-renamed, "rename", "store.json", text.size());
+    writer->keep();
+    return sync_folder(folder.path());
+  }
   int result = folder.link("tier.link", temporary, "store.json");
   if (result == -EPERM || result == -EOPNOTSUPP) {
     result = folder.rename_no_replace(temporary, "store.json");
@@ -148,6 +156,16 @@ Result<std::string> directory_store_id(const std::string& path) {
   return read_store_file(root.get(), path);
 }
 
+Status claim_directory(Runtime& runtime, const std::string& path, const std::string& store_id) {
+  if (!directory::is_lower_hex(store_id, 32)) {
+    return {Code::kInvalidArgument, "a store id is 32 lower-case hex digits, not \"" + store_id + "\""};
+  }
+  UniqueFd root(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!root.valid()) return errno_status(errno, "open", path);
+  Folder folder(runtime, without_trailing_slashes(path), std::move(root), false);
+  return write_store_file(folder, store_id, Claim::kOver);
+}
+
 Result<std::unique_ptr<Tier>> open_directory(Runtime& runtime, const DirectoryOptions& options) {
   const std::string path = without_trailing_slashes(options.path);
   if (path.empty()) return Status(Code::kInvalidArgument, "the path of the cold tier is empty");
@@ -163,7 +181,8 @@ Result<std::unique_ptr<Tier>> open_directory(Runtime& runtime, const DirectoryOp
   if (!root.valid()) return errno_status(errno, "open the cold tier", path);
   const int raw_root = root.get();
 
-  auto found = read_store_file(raw_root, path);
+  SY_CHECK(!options.unclaimed || options.read_only, "nobody writes into a tier that may be another's");
+  auto found = options.unclaimed ? Result<std::string>(options.store_id) : read_store_file(raw_root, path);
   if (found.code() == Code::kNotFound) {
     UniqueFd second(::fcntl(raw_root, F_DUPFD_CLOEXEC, 0));
     if (!second.valid()) return errno_status(errno, "open the cold tier", path);
@@ -177,7 +196,7 @@ Result<std::unique_ptr<Tier>> open_directory(Runtime& runtime, const DirectoryOp
       found = read_store_file(raw_root, path);
       if (found.code() == Code::kNotFound) return refuse_foreign(path, names);
     } else {
-      SY_RETURN_IF_ERROR(write_store_file(folder, options.store_id));
+      SY_RETURN_IF_ERROR(write_store_file(folder, options.store_id, Claim::kFirst));
       found = read_store_file(raw_root, path);
     }
   }

@@ -1,0 +1,388 @@
+#include "store/doctor.h"
+
+#include <fmt/format.h>
+#include <sys/statfs.h>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "base/limits.h"
+#include "base/units.h"
+#include "base/utf8.h"
+#include "catalog/catalog.h"
+#include "formats/ref.h"
+#include "hash/sha256.h"
+#include "oplog/open.h"
+#include "oplog/replay.h"
+#include "store/context.h"
+#include "store/io_budget.h"
+#include "store/manifest_file.h"
+#include "store/open_store.h"
+#include "store/scratch_folder.h"
+#include "tests/conformance/tier_conformance.h"
+#include "tiers/open.h"
+
+namespace steelyard::store {
+namespace {
+
+using metadata::Availability;
+using metadata::RevisionRecord;
+using Check = DoctorReport::Check;
+using State = DoctorReport::State;
+
+constexpr std::size_t kRecordsPerStep = 1000;
+constexpr std::size_t kNamedMax = 4;
+constexpr std::uint64_t kTrialBytes = limits::kMiB;
+constexpr std::uint64_t kConformanceBytes = 8 * limits::kMiB;
+constexpr decltype(statfs::f_type) kTmpfsMagic = 0x01021994;
+
+std::string counted(std::uint64_t count, std::string_view noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
+
+/// "a, b and 3 more".
+class Names {
+ public:
+  void add(const std::string& name) {
+    if (++count_ <= kNamedMax) text_ += (text_.empty() ? "" : ", ") + name;
+  }
+  std::uint64_t count() const { return count_; }
+  std::string text() const {
+    return count_ <= kNamedMax ? text_ : fmt::format("{} and {} more", text_, count_ - kNamedMax);
+  }
+
+ private:
+  std::uint64_t count_ = 0;
+  std::string text_;
+};
+
+class Examination {
+ public:
+  Examination(Runtime& runtime, const StoreOptions& options, const DoctorRequest& request, const CancelFlag& cancel)
+      : runtime_(runtime), options_(options), request_(request), cancel_(cancel), paths_(paths_of(options)) {}
+
+  Result<DoctorReport> run() {
+    look_at_machine();
+    if (request_.adopt) SY_RETURN_IF_ERROR(adopt());
+    auto parts = open_parts(runtime_, options_, OpenMode::kRead);
+    if (!parts.ok()) {
+      problem("store", parts.status());
+      return std::move(report_);
+    }
+    look_at_store(*parts);
+    SY_RETURN_IF_ERROR(look_at_catalog(*parts));
+    look_at_copies(*parts->cold);
+    look_at_space(*parts->cold);
+    try_tier(parts->read_only);
+    return std::move(report_);
+  }
+
+ private:
+  void ok(std::string name, std::string found) {
+    report_.checks.push_back({std::move(name), State::kOk, std::move(found), {}, {}});
+  }
+  void warn(std::string name, std::string found, std::string next_step) {
+    report_.checks.push_back({std::move(name), State::kWarning, std::move(found), std::move(next_step), {}});
+  }
+  void problem(std::string name, const Status& status) {
+    report_.checks.push_back({std::move(name), State::kProblem, status.message(), status.hint(), status.code()});
+  }
+  void skipped(std::string name, std::string why) {
+    report_.checks.push_back({std::move(name), State::kSkipped, std::move(why), {}, {}});
+  }
+
+  void look_at_machine() {
+    if (runtime_.epoch().empty()) {
+      problem("machine", {Code::kUnavailable, "the boot id of this kernel cannot be read from /proc",
+                          "mount /proc; without it nothing can be written"});
+    } else {
+      ok("machine",
+         fmt::format("boot {}, process {} on {}", runtime_.epoch(), runtime_.self().pid, runtime_.self().host));
+    }
+    const auto limit = cgroup_memory_limit();
+    const std::uint64_t budget = io_budget(options_.io_memory, limit);
+    std::string found = fmt::format("{} for I/O buffers", format_size(budget));
+    if (limit) found += fmt::format(", in a cgroup with a limit of {}", format_size(*limit));
+    if (budget < options_.io_memory) {
+      warn("memory", found + fmt::format("; io_memory is {}", format_size(options_.io_memory)),
+           "a higher memory limit makes imports and reads faster");
+    } else {
+      ok("memory", std::move(found));
+    }
+  }
+
+  void look_at_store(const StoreParts& parts) {
+    struct statfs info {};
+    const std::string found = fmt::format("{}, id {}{}", printable(paths_.store), parts.store_id,
+                                          parts.read_only ? ", read-only for this user" : "");
+    if (statfs(paths_.store.c_str(), &info) == 0 && info.f_type == kTmpfsMagic) {
+      warn("store", found + ", in memory (tmpfs)", "it is gone with the next boot; a store on a disk stays");
+    } else {
+      ok("store", found);
+    }
+  }
+
+  Status look_at_catalog(const StoreParts& parts) {
+    const Status implied = oplog::verify_state(*parts.log);
+    if (!implied.ok()) {
+      problem("catalog", implied);
+      return {};
+    }
+    TierObserver tier_observer(*parts.cold);
+    catalog::Catalog catalog(runtime_, *parts.log, tier_observer, {});
+    std::uint64_t live = 0;
+    std::uint64_t tombstones = 0;
+    Names degraded;
+    Names deleting;
+    Names unfinished;
+    Names unmarked;
+    std::set<std::string> groups;
+    std::optional<metadata::Identity> after;
+    for (;;) {
+      if (cancel_) return cancelled("the examination");
+      SY_ASSIGN_OR_RETURN(const auto records, catalog.records_after(after, kRecordsPerStep));
+      for (const RevisionRecord& record : records) {
+        const tiers::AttemptName attempt = attempt_of(record);
+        const std::string ref = formats::format_ref(record.identity);
+        groups.insert(attempt.group);
+        switch (record.availability) {
+          case Availability::kImporting: {
+            SY_ASSIGN_OR_RETURN(const auto writer, catalog.get_writer_row(record.identity));
+            if (!writer || !writer->live) unfinished.add(ref);
+            break;
+          }
+          case Availability::kDegraded:
+            degraded.add(ref);
+            [[fallthrough]];
+          case Availability::kReady:
+            ++live;
+            if (parts.cold->read_committed(attempt).code() == Code::kNotFound) unmarked.add(ref);
+            break;
+          case Availability::kDeleting:
+            deleting.add(ref);
+            break;
+          case Availability::kDeleted:
+            ++tombstones;
+            break;
+        }
+      }
+      if (records.size() < kRecordsPerStep) break;
+      after = records.back().identity;
+    }
+    ok("catalog", fmt::format("{}, {}; the state is the one that the log implies", counted(live, "revision"),
+                              counted(tombstones, "tombstone")));
+    if (degraded.count() > 0) {
+      problem("revisions", {Code::kCorrupt, fmt::format("DEGRADED: {}", degraded.text()),
+                            "`steelyard verify REF` names what is damaged, `steelyard repair REF` restores it"});
+    }
+    if (deleting.count() > 0) {
+      warn("revisions", fmt::format("DELETING: {}", deleting.text()), "`steelyard reconcile` finishes it");
+    }
+    if (unfinished.count() > 0) {
+      warn("revisions", fmt::format("IMPORTING without a live writer: {}", unfinished.text()),
+           "the same `steelyard import` goes on with it, `steelyard abort REF` ends it");
+    }
+    if (unmarked.count() > 0) {
+      warn("revisions", fmt::format("without the `committed` marker that `recover` needs: {}", unmarked.text()),
+           "`steelyard reconcile` writes it");
+    }
+    return look_at_groups(*parts.cold, groups);
+  }
+
+  Status look_at_groups(tiers::Tier& cold, const std::set<std::string>& known) {
+    SY_ASSIGN_OR_RETURN(const auto there, cold.list_groups());
+    Names unknown;
+    for (const std::string& group : there) {
+      if (!known.contains(group)) unknown.add(group);
+    }
+    if (unknown.count() > 0) {
+      warn("cold tier",
+           fmt::format("{} that no revision refers to: {}", counted(unknown.count(), "group"), unknown.text()),
+           "`steelyard gc` frees them");
+    }
+    return {};
+  }
+
+  void look_at_copies(tiers::Tier& cold) {
+    const auto copies = cold.list_catalog_copies();
+    if (!copies.ok()) return problem("catalog copies", copies.status());
+    if (copies->empty()) return ok("catalog copies", "none yet; `recover` would go by the `committed` markers alone");
+    const auto bytes = cold.read_catalog_copy(copies->back());
+    const Status status = bytes.ok() ? oplog::decode_snapshot(*bytes).status() : bytes.status();
+    if (!status.ok()) {
+      return warn("catalog copies", fmt::format("the newest, {}, cannot be used: {}", copies->back(), status.message()),
+                  "the next snapshot replaces it; until then `recover` would take an older one");
+    }
+    ok("catalog copies", fmt::format("the newest is of append {}", copies->back()));
+  }
+
+  void look_at_space(tiers::Tier& cold) {
+    const auto usage = cold.usage();
+    const auto available = cold.available_bytes();
+    if (!usage.ok()) return problem("free space", usage.status());
+    if (!available.ok()) return problem("free space", available.status());
+    const std::string found =
+        fmt::format("{} used, {} free of {}, {} may be written", format_size(usage->bytes),
+                    format_size(usage->free_bytes), format_size(usage->capacity_bytes), format_size(*available));
+    if (*available == 0) {
+      problem("free space", {Code::kNoSpace, found + ": cold.reserve_free is reached",
+                             "delete revisions and run `steelyard gc`, or lower cold.reserve_free"});
+    } else {
+      ok("free space", found);
+    }
+    if (usage->private_copies > 0) {
+      warn("deduplication", counted(usage->private_copies, "object") + " could not be shared by content",
+           "they take their bytes again for each revision; a filesystem with hard links shares them");
+    }
+  }
+
+  /// In a tier of its own, in a folder of the cold tier: on the same filesystem, and it touches no object.
+  ///
+  /// Puts, shares, reads: what this filesystem can do for a tier.
+  void try_tier(bool read_only) {
+    if (read_only) {
+      skipped("trial", "the store is read-only for this user");
+      if (request_.conformance) skipped("conformance", "the store is read-only for this user");
+      return;
+    }
+    ScratchFolder scratch(runtime_, paths_.cold, "doctor-");
+    if (const Status status = scratch.make(); !status.ok()) return problem("trial", status);
+    tiers::DirectoryOptions trial;
+    trial.path = scratch.path();
+    trial.store_id = runtime_.random_hex(16);
+    trial.create = true;
+    trial.medium = options_.cold_medium;
+    trial.reserve_free_bytes = options_.cold_reserve_free;
+    const auto tier = tiers::open_directory(runtime_, trial);
+    if (!tier.ok()) return problem("trial", tier.status());
+    const auto shared = try_objects(**tier);
+    if (!shared.ok()) {
+      problem("trial", shared.status());
+    } else {
+      ok("trial", "an object was written, flushed, read back and removed");
+      if (!*shared) {
+        warn("deduplication", "equal objects cannot be shared on this filesystem",
+             "each revision takes all of its bytes; a filesystem with hard links shares them");
+      }
+    }
+    for (const std::string& fact : (*tier)->facts()) warn("kernel", fact, "reads and writes work, but slower");
+    if (request_.conformance) run_conformance(trial);
+  }
+
+  /// Whether the second of two equal objects shared the bytes of the first.
+  Result<bool> try_objects(tiers::Tier& tier) {
+    SY_ASSIGN_OR_RETURN(const auto data, tiers::AlignedBuffer::allocate(kTrialBytes));
+    runtime_.fill_random(data.span());
+    const Digest digest = hash::sha256(data.span());
+    const tiers::AttemptName attempt{runtime_.random_hex(32), 1};
+    tiers::PutOutcome second{};
+    for (const std::uint32_t index : {0U, 1U}) {
+      SY_ASSIGN_OR_RETURN(const auto put, tier.start_put(payload_of(attempt, index), data.span(), digest));
+      SY_ASSIGN_OR_RETURN(second, put->finish());
+    }
+    SY_RETURN_IF_ERROR(tier.flush(attempt));
+    SY_ASSIGN_OR_RETURN(const auto back, tiers::AlignedBuffer::allocate(kTrialBytes));
+    SY_RETURN_IF_ERROR(tier.read(payload_of(attempt, 1), {{0, back.span()}}));
+    if (hash::sha256(back.span()) != digest) {
+      return Status(Code::kCorrupt, "what was written a moment ago reads back as something else", "check the disk");
+    }
+    SY_RETURN_IF_ERROR(tier.remove_attempt(attempt));
+    return second == tiers::PutOutcome::kLinked;
+  }
+
+  void run_conformance(const tiers::DirectoryOptions& trial) {
+    conformance::TierUnderTest subject;
+    subject.open = [&] { return tiers::open_directory(runtime_, trial); };
+    subject.object_bytes = kConformanceBytes;
+    std::size_t passed = 0;
+    for (const conformance::CaseResult& result : conformance::run_tier_conformance(runtime_, subject)) {
+      const std::string name = "conformance: " + result.name;
+      switch (result.outcome) {
+        case conformance::CaseResult::Outcome::kPassed:
+          ++passed;
+          break;
+        case conformance::CaseResult::Outcome::kFailed:
+          problem(name, {Code::kUnavailable, result.detail, "this filesystem is not fit for a cold tier; use another"});
+          break;
+        case conformance::CaseResult::Outcome::kSkipped:
+          skipped(name, result.detail);
+          break;
+      }
+    }
+    ok("conformance", counted(passed, "case") + " passed");
+  }
+
+  /// The cold tier gets the catalog's id when it holds what the catalog knows.
+  Status adopt() {
+    SY_ASSIGN_OR_RETURN(const std::string wanted, oplog::sqlite_store_id(paths_.catalog));
+    const auto found = tiers::directory_store_id(paths_.cold);
+    if (found.ok() && *found == wanted) {
+      ok("adopt", "the cold tier has the catalog's store id already");
+      return {};
+    }
+    if (found.code() == Code::kUnavailable || found.code() == Code::kUnauthorized) return found.status();
+    SY_RETURN_IF_ERROR(prove_belonging(wanted));
+    SY_RETURN_IF_ERROR(tiers::claim_directory(runtime_, paths_.cold, wanted));
+    report_.adopted = true;
+    ok("adopt", fmt::format("the cold tier {} now has the catalog's store id {}{}", printable(paths_.cold), wanted,
+                            found.ok() ? fmt::format(" instead of {}", *found) : std::string()));
+    return {};
+  }
+
+  /// It holds the manifests of half of the published revisions at least, byte for byte.
+  Status prove_belonging(const std::string& store_id) {
+    tiers::DirectoryOptions cold;
+    cold.path = paths_.cold;
+    cold.store_id = store_id;
+    cold.read_only = true;
+    cold.unclaimed = true;
+    SY_ASSIGN_OR_RETURN(const auto tier, tiers::open_directory(runtime_, cold));
+    oplog::SqliteOptions log_options;
+    log_options.path = paths_.catalog;
+    log_options.store_id = store_id;
+    log_options.read_only = true;
+    SY_ASSIGN_OR_RETURN(const auto log, oplog::open_sqlite(runtime_, log_options));
+    TierObserver tier_observer(*tier);
+    catalog::Catalog catalog(runtime_, *log, tier_observer, {});
+    std::uint64_t proved = 0;
+    std::uint64_t published = 0;
+    std::optional<metadata::Identity> after;
+    for (;;) {
+      if (cancel_) return cancelled("the examination");
+      SY_ASSIGN_OR_RETURN(const auto records, catalog.records_after(after, kRecordsPerStep));
+      for (const RevisionRecord& record : records) {
+        if (record.availability != Availability::kReady && record.availability != Availability::kDegraded) continue;
+        ++published;
+        const auto bytes = read_manifest_bytes(*tier, attempt_of(record));
+        if (bytes.code() == Code::kNotFound) continue;
+        if (bytes.ok() && hash::sha256_hex(*bytes) == record.summary.manifest_sha256) ++proved;
+      }
+      if (records.size() < kRecordsPerStep) break;
+      after = records.back().identity;
+    }
+    if (proved > 0 && proved * 2 >= published) return {};
+    return {Code::kConflict,
+            fmt::format("{} is not adopted: it holds the manifests of {} of the {} that the catalog knows",
+                        printable(paths_.cold), proved, counted(published, "published revision")),
+            "name the folder that holds this store's objects with --cold-path"};
+  }
+
+  Runtime& runtime_;
+  const StoreOptions& options_;
+  const DoctorRequest& request_;
+  const CancelFlag& cancel_;
+  const StorePaths paths_;
+  DoctorReport report_;
+};
+
+}  // namespace
+
+Result<DoctorReport> examine_store(Runtime& runtime, const StoreOptions& options, const DoctorRequest& request,
+                                   const CancelFlag& cancel) {
+  return Examination(runtime, options, request, cancel).run();
+}
+
+}  // namespace steelyard::store

@@ -1,0 +1,34 @@
+// A folder for trying things where they will be done, that goes again.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "base/runtime.h"
+#include "base/status.h"
+#include "base/unique_fd.h"
+
+namespace steelyard::store {
+
+/// `<parent>/<prefix><16 hex>`, removed with all it holds by the destructor. A lock on it tells a live one from what a
+/// killed process left, which make() removes first. Thread-compatible.
+class ScratchFolder {
+ public:
+  ScratchFolder(Runtime& runtime, std::string parent, std::string_view prefix);
+  ScratchFolder(const ScratchFolder&) = delete;
+  ScratchFolder& operator=(const ScratchFolder&) = delete;
+  ~ScratchFolder();
+
+  Status make();
+  const std::string& path() const { return path_; }
+
+ private:
+  void remove_leftovers() const;
+
+  const std::string parent_;
+  const std::string prefix_;
+  const std::string path_;
+  UniqueFd lock_;
+};
+
+}  // namespace steelyard::store

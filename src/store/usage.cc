@@ -1,0 +1,89 @@
+#include "store/usage.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+#include <utility>
+
+#include "base/limits.h"
+
+namespace steelyard::store {
+namespace {
+
+/// One group that uses some bytes. Of all groups sorted, those that share bytes stand together.
+struct Use {
+  std::uint64_t storage = 0;
+  std::uint32_t group = 0;
+  std::uint64_t bytes = 0;
+  auto operator<=>(const Use&) const = default;
+};
+
+/// Every payload byte of a group, once for each storage: a revision whose own objects are equal keeps them once.
+Status add_uses(tiers::Tier& cold, const std::string& group, std::uint32_t number, std::vector<Use>& uses) {
+  SY_ASSIGN_OR_RETURN(const tiers::GroupListing listing, cold.list_group(group));
+  const auto begin = static_cast<std::ptrdiff_t>(uses.size());
+  for (const std::uint32_t attempt : listing.attempts) {
+    SY_ASSIGN_OR_RETURN(const auto objects, cold.list_attempt({group, attempt}));
+    for (const tiers::ObjectStat& object : objects) {
+      if (object.name.kind == tiers::ObjectKind::kPayload) uses.push_back({object.storage, number, object.bytes});
+    }
+  }
+  std::sort(uses.begin() + begin, uses.end());
+  uses.erase(
+      std::unique(uses.begin() + begin, uses.end(), [](const Use& a, const Use& b) { return a.storage == b.storage; }),
+      uses.end());
+  return {};
+}
+
+/// Every revision of the namespace that may have bytes, by commit, then by begin.
+Result<std::vector<RevisionUsage>> revisions_of(catalog::Catalog& catalog, const std::string& tenant_id,
+                                                const std::string& namespace_id) {
+  using metadata::Availability;
+  metadata::ListQuery query;
+  query.tenant_id = tenant_id;
+  query.namespace_id = namespace_id;
+  query.states = {Availability::kImporting, Availability::kReady, Availability::kDegraded, Availability::kDeleting};
+  query.limit = limits::kListLimitMax;
+  std::vector<RevisionUsage> revisions;
+  do {
+    SY_ASSIGN_OR_RETURN(metadata::ListPage page, catalog.list_weight_revisions(query));
+    for (metadata::RevisionRecord& record : page.records) revisions.push_back({std::move(record), 0, 0});
+    query.page_token = std::move(page.next_page_token);
+  } while (!query.page_token.empty());
+  return revisions;
+}
+
+}  // namespace
+
+Result<UsageReport> run_usage(Context& context, const std::string& tenant_id, const std::string& namespace_id) {
+  UsageReport report;
+  SY_ASSIGN_OR_RETURN(report.revisions, revisions_of(context.catalog, tenant_id, namespace_id));
+  std::map<std::string, std::size_t> by_group;
+  for (std::size_t i = 0; i < report.revisions.size(); ++i) {
+    by_group.emplace(attempt_of(report.revisions[i].record).group, i);
+  }
+
+  // The groups of other namespaces count too: what one shares with them is shared.
+  SY_ASSIGN_OR_RETURN(const auto groups, context.cold.list_groups());
+  std::vector<Use> uses;
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    SY_RETURN_IF_ERROR(add_uses(context.cold, groups[i], static_cast<std::uint32_t>(i), uses));
+  }
+  std::sort(uses.begin(), uses.end());
+  for (auto first = uses.begin(); first != uses.end();) {
+    const auto last = std::find_if(first, uses.end(), [&](const Use& use) { return use.storage != first->storage; });
+    for (auto use = first; use != last; ++use) {
+      const auto revision = by_group.find(groups[use->group]);
+      if (revision == by_group.end()) continue;
+      RevisionUsage& usage = report.revisions[revision->second];
+      (last - first == 1 ? usage.exclusive_bytes : usage.shared_bytes) += use->bytes;
+    }
+    first = last;
+  }
+
+  SY_ASSIGN_OR_RETURN(const tiers::TierUsage cold, context.cold.usage());
+  report.tiers.emplace_back(context.cold.traits().name, cold);
+  return report;
+}
+
+}  // namespace steelyard::store
