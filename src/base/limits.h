@@ -43,6 +43,8 @@ inline constexpr std::uint64_t kProcessReserveBytes = 96 * kMiB;
 /// Writers and leases, in milliseconds.
 inline constexpr std::int64_t kWriterTtlMs = 60'000;
 inline constexpr std::int64_t kAbandonAfterMs = 24 * 3'600'000LL;
+/// Long enough for the next checkpoint of a training run to find what it shares with a deleted one.
+inline constexpr std::int64_t kGcGraceMs = 3'600'000;
 inline constexpr std::int64_t kLeaseTtlMs = 30'000;
 inline constexpr std::int64_t kLeaseTtlMsMin = 1'000;
 inline constexpr std::int64_t kLeaseTtlMsMax = 24 * 3'600'000LL;
@@ -55,6 +57,9 @@ inline constexpr std::int64_t kReadVerbWaitMs = 3'000;
 inline constexpr std::int64_t kRecordWaitMs = 20'000;
 /// A cap that only a leak reaches; it bounds the cost of Acquire.
 inline constexpr std::size_t kLeasesPerRevisionMax = 10'000;
+
+/// Tombstones of a lineage that gc keeps as records; older ones become its watermark.
+inline constexpr std::size_t kTombstonesKept = 16;
 
 /// Kept in a record.
 inline constexpr std::size_t kOperationsRetained = 16;

@@ -100,6 +100,23 @@ void write_lease(Json& json, const metadata::Lease& lease, std::int64_t left_ms,
   json.end_object();
 }
 
+std::string removal_document(const store::RemovalResult& result) {
+  Json json;
+  begin_document(json).key("revision");
+  if (result.record) {
+    write_revision(json, *result.record, 0);
+  } else {
+    json.null();
+  }
+  return json.end_object().text();
+}
+
+std::string ref_of(const store::Selector& selector) {
+  return formats::format_ref(
+      {{selector.tenant_id, selector.namespace_id, selector.ref.resource_id, selector.ref.revision.value_or("main")},
+       selector.ref.weight_generation.value_or(0)});
+}
+
 std::string error_document(const Status& status) {
   Json json;
   json.begin_object().key("error").begin_object();

@@ -9,6 +9,7 @@
 #include "cli/json.h"
 #include "formats/stored_manifest.h"
 #include "metadata/types.h"
+#include "store/store.h"
 
 namespace steelyard::cli {
 
@@ -25,7 +26,12 @@ void write_operation(Json& json, const std::optional<metadata::Operation>& opera
 std::int64_t lease_left_ms(Runtime& runtime, const metadata::Lease& lease);
 void write_lease(Json& json, const metadata::Lease& lease, std::int64_t left_ms, bool with_ref);
 
+/// The document of delete and abort; a tombstone that was compacted has no record any more.
+std::string removal_document(const store::RemovalResult& result);
+
 std::string ref_of(const metadata::RevisionRecord& record);
+/// The complete reference of a selector with a generation; no revision means main.
+std::string ref_of(const store::Selector& selector);
 std::string lower_case(std::string_view text);
 /// "weight" or "metadata".
 std::string kind_name(formats::FileKind kind);

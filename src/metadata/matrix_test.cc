@@ -176,6 +176,10 @@ const std::map<std::string, Make>& commands() {
        [](auto) {
          return FinishDelete{kIdentity, 99};
        }},
+      {"compact",
+       [](auto) {
+         return CompactTombstones{kIdentity.lineage, 1};
+       }},
       {"policy",
        [](auto current) {
          return UpdateWeightPolicy{kIdentity, current, {Residency::kHot, {}, PolicyMode::kAuto}};
@@ -226,6 +230,7 @@ delete             nf     =         nr   nr      nr       +     +        =      
 delete.fence       nf     =         nr   nr      nr       st    st       st       st       =       =
 finish             nf     nf        cf   cf      cf       cf    cf       +        +        =       =
 finish.fence       nf     nf        cf   cf      cf       cf    cf       st       st       =       =
+compact            =      =         cf   cf      cf       =     =        =        =        +       +
 policy             nf     nf        nr   nr      nr       +     +        nr       nr       nr      nr
 policy.fence       nf     nf        nr   nr      nr       st    st       nr       nr       nr      nr
 )";

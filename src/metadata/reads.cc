@@ -64,6 +64,27 @@ Result<std::optional<RevisionRecord>> find_by_group(const StateView& view, std::
   return find_row<RevisionRecord>(view, *key, decode_record);
 }
 
+Result<std::vector<RevisionRecord>> records_after(const StateView& view, const std::optional<Identity>& after,
+                                                  std::size_t limit) {
+  const std::string table(1, keys::kRevision);
+  // No key is a prefix of another, so the first key behind it begins with it and one byte more.
+  const std::string from = after ? keys::of(keys::kRevision, *after) + '\0' : table;
+  std::vector<RevisionRecord> records;
+  Status failed;
+  SY_RETURN_IF_ERROR(
+      view.scan(from, keys::after_prefix(table), false, [&](std::string_view /*key*/, std::string_view row) {
+        Result<RevisionRecord> record = decode_record(row);
+        if (!record.ok()) {
+          failed = std::move(record).status();
+          return false;
+        }
+        records.push_back(std::move(record).value());
+        return records.size() < limit;
+      }));
+  SY_RETURN_IF_ERROR(failed);
+  return records;
+}
+
 Result<std::vector<RevisionRecord>> records_of(const StateView& view, const Lineage& lineage) {
   return rows_under(view, keys::of(keys::kRevision, lineage), decode_record);
 }

@@ -97,6 +97,7 @@ class Scenario {
     if (verb == "delete") {
       return DeleteWeightRevision{identity_, fence(), has("drain") ? DeleteMode::kDrain : DeleteMode::kRefuse};
     }
+    if (verb == "compact") return CompactTombstones{identity_.lineage, identity_.weight_generation};
     if (verb == "finish") return FinishDelete{identity_, fence()};
     ADD_FAILURE() << "unknown verb " << verb;
     return BeginEpoch{};

@@ -27,6 +27,8 @@ namespace steelyard::store {
 namespace {
 
 constexpr std::int64_t kWaitStepMs = 200;
+/// Attempts of another history that an import passes over, one takeover each.
+constexpr int kAttemptsSkippedMax = 100;
 
 /// One import under way. The steps are called in the order in which they stand here.
 class Import {
@@ -115,7 +117,11 @@ class Import {
         token_ = {record_.identity, command.token, record_.import_attempt};
         attempt_ = attempt_of(record_);
         SY_POINT(context_.runtime, "import.after_begin");
-        return {};
+        SY_ASSIGN_OR_RETURN(const bool taken, attempt_is_taken());
+        if (!taken) return {};
+        command.weight_generation = record_.identity.weight_generation;
+        command.token = context_.runtime.random_hex(16);
+        continue;
       }
       if (answer.code() == Code::kConflict) {
         SY_ASSIGN_OR_RETURN(const bool again, can_go_on(command));
@@ -134,6 +140,25 @@ class Import {
       if (cancel_.load()) return cancelled("waiting for the other writer");
       context_.runtime.sleep_ms(kWaitStepMs);
     }
+  }
+
+  /// Nothing was put under the attempt yet, so what lies there, or under a higher one, is of another history: of an
+  /// import that a recovered catalog does not know. Then the token is given back, and the next attempt is taken: bytes
+  /// of two histories never meet, and whoever removes the old ones late removes nothing else.
+  Result<bool> attempt_is_taken() {
+    const auto listing = context_.cold.list_group(attempt_.group);
+    const bool taken = listing.ok() && !listing->attempts.empty() && listing->attempts.back() >= attempt_.attempt;
+    if (listing.ok() && !taken) return false;
+    context_.catalog
+        .release_weight_import(
+            {.identity = token_.identity, .token = token_.token, .import_attempt = token_.import_attempt})
+        .ignore("the token ends by itself after its time to live");
+    SY_RETURN_IF_ERROR(listing.status());
+    if (++attempts_skipped_ <= kAttemptsSkippedMax) return true;
+    return Status(Code::kConflict,
+                  fmt::format("the cold tier holds attempt {} of {}, far above this catalog's {}",
+                              listing->attempts.back(), formats::format_ref(record_.identity), attempt_.attempt),
+                  "--generation takes another number");
   }
 
   /// The lineage's newest record, in any state.
@@ -242,6 +267,14 @@ class Import {
   /// put back, or two catalogs use one cold tier. Its bytes may be the only copy of a published revision.
   Status check_history() {
     SY_ASSIGN_OR_RETURN(const auto listing, context_.cold.list_group(attempt_.group));
+    if (listing.deleting) {
+      resumable_ = false;
+      return {Code::kConflict,
+              fmt::format("{} was deleted or aborted as the cold tier knows it (group {}), but not in this catalog: an "
+                          "older catalog was put back, or another store uses the same cold tier",
+                          formats::format_ref(record_.identity), attempt_.group),
+              "--generation takes another number"};
+    }
     if (listing.committed_attempts.empty()) return {};
     resumable_ = false;
     return {Code::kConflict,
@@ -365,7 +398,8 @@ class Import {
       return std::move(status).with_hint(
           fmt::format("`steelyard inspect {}` tells whether it was published", formats::format_ref(record_.identity)));
     }
-    if (!resumable_) return status;
+    // A CONFLICT is of an identity that is used, by an abort for example: it says itself how to go on.
+    if (!resumable_ || status.code() == Code::kConflict) return status;
     if (status.code() == Code::kStaleGeneration) {
       return std::move(status).with_hint(
           fmt::format("another writer took this import over; `steelyard inspect {}` shows what became of it",
@@ -407,6 +441,7 @@ class Import {
   const std::int64_t begun_ns_;
 
   bool resumable_ = true;
+  int attempts_skipped_ = 0;
   bool already_there_ = false;
   formats::CheckpointPlan plan_;
   std::uint64_t chunk_bytes_ = 0;

@@ -109,7 +109,7 @@ TEST_F(OpenStoreTest, ObjectsWithoutTheirCatalogAreNeverAnEmptyStore) {
   {
     const auto parts = open(OpenMode::kCreate);
     ASSERT_TRUE(parts.ok());
-    ASSERT_TRUE(parts->cold->put_deleting(std::string(64, 'a')).ok());
+    ASSERT_TRUE(parts->cold->put_deleting(std::string(64, 'a'), "going").ok());
   }
   fs::remove(options_.path + "/catalog.db");
   fs::remove(options_.path + "/catalog.db-wal");
@@ -174,7 +174,7 @@ TEST_F(OpenStoreTest, AColdTierOfNobodyIsNotTakenByASecondStore) {
   {
     const auto parts = open(OpenMode::kCreate);
     ASSERT_TRUE(parts.ok());
-    ASSERT_TRUE(parts->cold->put_deleting(std::string(64, 'a')).ok());
+    ASSERT_TRUE(parts->cold->put_deleting(std::string(64, 'a'), "going").ok());
   }
   options_.path = root_.path() + "/new";
   EXPECT_EQ(open(OpenMode::kCreate).code(), Code::kUnavailable);

@@ -117,8 +117,12 @@ class ProcessTier final : public tiers::Tier {
     if (!process_.alive()) return dead();
     return inner_->read_committed(attempt);
   }
-  Status put_deleting(const std::string& group) override {
-    return process_.alive() ? inner_->put_deleting(group) : dead();
+  Status put_deleting(const std::string& group, std::string_view bytes) override {
+    return process_.alive() ? inner_->put_deleting(group, bytes) : dead();
+  }
+  Result<std::string> read_deleting(const std::string& group) override {
+    if (!process_.alive()) return dead();
+    return inner_->read_deleting(group);
   }
   Status put_catalog_copy(std::uint64_t sequence, std::string_view bytes) override {
     return process_.alive() ? inner_->put_catalog_copy(sequence, bytes) : dead();

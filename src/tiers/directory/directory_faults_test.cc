@@ -411,7 +411,7 @@ TEST_F(DirectoryFaults, MarkerFailuresLeaveNoMarker) {
     EXPECT_EQ(tier_->read_committed({group_, 1}).code(), Code::kNotFound) << point;
   }
   runtime_.arm("tier.marker", EROFS);
-  EXPECT_EQ(tier_->put_deleting(group_).code(), Code::kUnauthorized);
+  EXPECT_EQ(tier_->put_deleting(group_, "going").code(), Code::kUnauthorized);
   runtime_.disarm();
   for (const char* point : {"tier.open_tmp", "tier.write", "tier.flush", "tier.rename"}) {
     runtime_.arm(point, ENOSPC);

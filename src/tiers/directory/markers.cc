@@ -81,25 +81,62 @@ Result<std::string> DirectoryTier::read_committed(const AttemptName& attempt) {
                          kMarkerBytesMax);
 }
 
-Status DirectoryTier::put_deleting(const std::string& group) {
+/// The marker under its name, whole; one that is there stays.
+Status DirectoryTier::name_deleting(const std::string& marker, std::string_view bytes) {
+  const LiveTemporary temporary(new_temporary_name());
+  SY_ASSIGN_OR_RETURN(auto writer,
+                      FileWriter::create(folder_, "catalog/tmp/" + temporary.name(), bytes.size(), {"catalog/tmp"}));
+  SY_RETURN_IF_ERROR(write_synced(*writer, bytes));
+  SY_POINT(folder_.runtime(), "tier.after_marker_write");
+  const int result = folder_.rename_no_replace(writer->relative(), marker);
+  if (result == -EEXIST) return {};
+  if (result == 0) {
+    writer->keep();
+    return {};
+  }
+  if (result != -EINVAL && result != -ENOSYS) return folder_.write_failure(-result, "rename", marker, bytes.size());
+  // A filesystem without an exclusive rename. Every marker of a group speaks of the same revision.
+  const int renamed = folder_.rename("tier.rename", writer->relative(), marker);
+  if (renamed < 0) return folder_.write_failure(-renamed, "rename", marker, bytes.size());
+  writer->keep();
+  return {};
+}
+
+/// The marker without its bytes, which takes no block of the disk.
+Status DirectoryTier::create_empty(const std::string& relative) {
+  const int opened = folder_.open("tier.marker", relative, O_WRONLY | O_CREAT | O_EXCL, 0444);
+  if (opened == -EEXIST) return {};
+  if (opened < 0) return folder_.write_failure(-opened, "create", relative, 0);
+  UniqueFd fd(opened);
+  const int closed = fd.close();
+  return closed < 0 ? folder_.write_failure(-closed, "close", relative, 0) : Status();
+}
+
+Status DirectoryTier::put_deleting(const std::string& group, std::string_view bytes) {
   SY_RETURN_IF_ERROR(check_group(group));
   SY_RETURN_IF_ERROR(folder_.check_writable());
   const std::string path = group_path(group);
   SY_RETURN_IF_ERROR(folder_.make_folders(path));
-  // Empty, so it needs no temporary name: it is there whole or not at all.
-  const int opened = folder_.open("tier.marker", path + "/deleting", O_WRONLY | O_CREAT | O_EXCL, 0444);
-  if (opened < 0 && opened != -EEXIST) return folder_.write_failure(-opened, "create", path + "/deleting", 0);
-  if (opened >= 0) {
-    UniqueFd fd(opened);
-    if (const int closed = fd.close(); closed < 0) {
-      return folder_.write_failure(-closed, "close", path + "/deleting", 0);
-    }
+  const std::string marker = path + "/deleting";
+  struct stat there {};
+  if (const int result = folder_.stat(marker, &there); result == -ENOENT) {
+    Status named = name_deleting(marker, bytes);
+    // A full disk is what deletes are for.
+    if (named.code() == Code::kNoSpace) named = create_empty(marker);
+    SY_RETURN_IF_ERROR(named);
+  } else if (result < 0) {
+    return folder_.write_failure(-result, "stat", marker, 0);
   }
   return sync_all({{path + "/deleting", false},
                    {path, true},
                    {path.substr(0, path.rfind('/')), true},
                    {"groups", true},
                    {".", true}});
+}
+
+Result<std::string> DirectoryTier::read_deleting(const std::string& group) {
+  SY_RETURN_IF_ERROR(check_group(group));
+  return read_small_file(group_path(group) + "/deleting", "the `deleting` marker of group " + group, kMarkerBytesMax);
 }
 
 Status DirectoryTier::put_catalog_copy(std::uint64_t sequence, std::string_view bytes) {

@@ -53,7 +53,7 @@ struct SimulatedDisk::State {
   std::uint64_t written_bytes = 0;
   std::optional<std::uint64_t> capacity_bytes;
   std::map<AttemptName, Attempt> attempts;
-  std::set<std::string> deleting;
+  std::map<std::string, std::string> deleting;  ///< the marker's bytes, by group
   std::map<Digest, Entry> content;
   std::map<std::uint64_t, std::string> catalog;
   std::set<ObjectName> blocked_removals;

@@ -1,0 +1,139 @@
+#include "store/delete.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <optional>
+#include <utility>
+
+#include "formats/ref.h"
+#include "store/removal.h"
+#include "store/resolve.h"
+
+namespace steelyard::store {
+namespace {
+
+using metadata::Availability;
+using metadata::RevisionRecord;
+
+constexpr std::int64_t kWaitStepMs = 200;
+/// Between reading a record and changing it others may change it; a fence that the caller did not give is read again.
+constexpr int kTriesMax = 5;
+
+using Is = std::function<bool(const RevisionRecord&)>;
+
+/// The newest record of the lineage for which the first of `wishes` that fits any of them holds.
+Result<RevisionRecord> newest_that(catalog::Catalog& catalog, const Selector& selector, const std::vector<Is>& wishes) {
+  if (selector.ref.weight_generation) return resolve(catalog, selector, Purpose::kInspect);
+  SY_ASSIGN_OR_RETURN(const std::vector<RevisionRecord> records, catalog.list_lineage(lineage_of(selector)));
+  for (const Is& wish : wishes) {
+    const auto found = std::find_if(records.rbegin(), records.rend(), wish);
+    if (found != records.rend()) return *found;
+  }
+  return resolve(catalog, selector, Purpose::kInspect);
+}
+
+bool importing(const RevisionRecord& record) { return record.availability == Availability::kImporting; }
+bool published(const RevisionRecord& record) { return record.committed_seq != 0; }
+bool any(const RevisionRecord& /*record*/) { return true; }
+
+/// Calls `change` with the fence: the caller's, or the record's as it is now.
+template <typename Change>
+Result<std::optional<RevisionRecord>> with_fence(Context& context, RevisionRecord record,
+                                                 std::optional<std::uint64_t> expected, const Change& change) {
+  for (int tries = 1;; ++tries) {
+    Result<std::optional<RevisionRecord>> changed = change(expected.value_or(record.metadata_generation));
+    if (changed.code() != Code::kStaleGeneration || expected || tries == kTriesMax) return changed;
+    SY_ASSIGN_OR_RETURN(record, context.catalog.get_weight_revision(record.identity));
+  }
+}
+
+/// Takes the bytes away, waiting for leases until the deadline.
+Result<RevisionRecord> remove_until(Context& context, const RevisionRecord& record, std::int64_t wait_ms,
+                                    const CancelFlag& cancel) {
+  const std::int64_t deadline = context.runtime.mono_ms() + wait_ms;
+  for (;;) {
+    Result<RevisionRecord> removed = finish_removal(context, record);
+    if (removed.code() != Code::kBusy || context.runtime.mono_ms() >= deadline) return removed;
+    SY_POINT(context.runtime, "delete.waiting");
+    if (cancel.load()) {
+      return cancelled("waiting for the last lease")
+          .with_hint(fmt::format("{} stays DELETING and gets no new lease; a later `steelyard delete` or `steelyard "
+                                 "reconcile` ends it",
+                                 formats::format_ref(record.identity)));
+    }
+    context.runtime.sleep_ms(kWaitStepMs);
+  }
+}
+
+}  // namespace
+
+Result<RevisionRecord> find_deletable(catalog::Catalog& catalog, const Selector& selector) {
+  const Is live = [](const RevisionRecord& record) {
+    return published(record) && record.availability != Availability::kDeleted;
+  };
+  return newest_that(catalog, selector, {live, importing, published});
+}
+
+Result<RevisionRecord> find_abortable(catalog::Catalog& catalog, const Selector& selector) {
+  const Is aborted = [](const RevisionRecord& record) { return !published(record); };
+  return newest_that(catalog, selector, {importing, aborted, any});
+}
+
+Result<RemovalResult> run_delete(Context& context, const DeleteRequest& request, const CancelFlag& cancel) {
+  const auto found = find_deletable(context.catalog, request.target);
+  if (!found.ok()) {
+    if (found.code() != Code::kNotFound || !request.target.ref.weight_generation) return found.status();
+    // A tombstone that was compacted is deleted all the same.
+    const metadata::Identity identity{lineage_of(request.target), *request.target.ref.weight_generation};
+    SY_ASSIGN_OR_RETURN(const std::int64_t watermark, context.catalog.get_watermark(identity.lineage));
+    if (watermark < identity.weight_generation) return found.status();
+    return RemovalResult{identity, std::nullopt};
+  }
+  metadata::DeleteWeightRevision command;
+  command.identity = found->identity;
+  command.mode = request.wait_ms ? metadata::DeleteMode::kDrain : metadata::DeleteMode::kRefuse;
+  const auto enter = [&](std::uint64_t generation) {
+    command.expected_metadata_generation = generation;
+    return context.catalog.delete_weight_revision(command);
+  };
+  RemovalResult result{found->identity, std::nullopt};
+  SY_ASSIGN_OR_RETURN(result.record, with_fence(context, *found, request.expected_generation, enter));
+  SY_POINT(context.runtime, "delete.after_deleting");
+  if (result.record && result.record->availability == Availability::kDeleting) {
+    SY_ASSIGN_OR_RETURN(result.record, remove_until(context, *result.record, request.wait_ms.value_or(0), cancel));
+  }
+  return result;
+}
+
+Result<RemovalResult> run_abort(Context& context, const AbortRequest& request) {
+  SY_ASSIGN_OR_RETURN(const RevisionRecord found, find_abortable(context.catalog, request.target));
+  metadata::AbortWeightImport command;
+  command.identity = found.identity;
+  command.force = request.force;
+  const auto abort = [&](std::uint64_t generation) -> Result<std::optional<RevisionRecord>> {
+    command.expected_metadata_generation = generation;
+    Result<RevisionRecord> aborted = context.catalog.abort_weight_import(command);
+    if (aborted.code() == Code::kBusy) {
+      SY_ASSIGN_OR_RETURN(const auto writer, context.catalog.get_writer(found.identity));
+      // Whoever took it over since has moved the fence.
+      if (writer && context.runtime.provably_gone(writer->process)) {
+        command.force = true;
+        aborted = context.catalog.abort_weight_import(command);
+        command.force = request.force;
+      }
+    }
+    if (!aborted.ok()) return std::move(aborted).status();
+    return std::optional(std::move(aborted).value());
+  };
+  RemovalResult result{found.identity, std::nullopt};
+  SY_ASSIGN_OR_RETURN(result.record, with_fence(context, found, request.expected_generation, abort));
+  SY_POINT(context.runtime, "abort.after_deleting");
+  if (result.record->availability == Availability::kDeleting) {
+    SY_ASSIGN_OR_RETURN(result.record, finish_removal(context, *result.record));
+  }
+  return result;
+}
+
+}  // namespace steelyard::store

@@ -1,0 +1,226 @@
+#include "store/reconcile.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/log.h"
+#include "base/units.h"
+#include "formats/identity.h"
+#include "formats/ref.h"
+#include "store/committed_marker.h"
+#include "store/damage_record.h"
+#include "store/delete.h"
+#include "store/manifest_file.h"
+#include "store/removal.h"
+#include "store/repair.h"
+#include "store/resolve.h"
+#include "store/stop_signal.h"
+#include "store/verify.h"
+
+namespace steelyard::store {
+namespace {
+
+using metadata::Availability;
+using metadata::RevisionRecord;
+
+Selector selector_of(const metadata::Identity& identity) {
+  Selector selector;
+  selector.tenant_id = identity.lineage.tenant_id;
+  selector.namespace_id = identity.lineage.namespace_id;
+  selector.ref = {identity.lineage.resource_id, identity.lineage.revision, identity.weight_generation};
+  return selector;
+}
+
+class Reconciliation {
+ public:
+  Reconciliation(Context& context, Observer& observer, const CancelFlag& cancel)
+      : context_(context), observer_(observer), cancel_(cancel), stop_(cancel) {}
+
+  Status one(const RevisionRecord& record) {
+    if (cancel_.load()) return cancelled("reconcile");
+    ++report_.checked;
+    Status status = look_at(record);
+    if (is_cancelled(status)) return status;
+    // Somebody else changed it meanwhile, and saw what there is to see.
+    if (status.code() == Code::kStaleGeneration || status.code() == Code::kNotFound) return {};
+    if (status.code() == Code::kBusy) {
+      report_.waiting.push_back({formats::format_ref(record.identity), status.message()});
+    } else if (!status.ok()) {
+      report_.failed.push_back({formats::format_ref(record.identity), status.message()});
+    }
+    return {};
+  }
+
+  Status all() {
+    constexpr std::size_t kPage = 256;
+    std::optional<metadata::Identity> last;
+    for (;;) {
+      SY_ASSIGN_OR_RETURN(const auto records, context_.catalog.records_after(last, kPage));
+      for (const RevisionRecord& record : records) {
+        last = record.identity;
+        SY_RETURN_IF_ERROR(one(record));
+      }
+      if (records.size() < kPage) return {};
+    }
+  }
+
+  ReconcileReport take() { return std::move(report_); }
+
+ private:
+  void changed(const RevisionRecord& record, std::string what) {
+    report_.changes.push_back({formats::format_ref(record.identity), std::move(what)});
+  }
+
+  Status look_at(const RevisionRecord& record) {
+    switch (record.availability) {
+      case Availability::kImporting:
+        return end_abandoned(record);
+      case Availability::kDeleting:
+        return end_removal(record);
+      case Availability::kReady:
+      case Availability::kDegraded:
+        return look_at_published(record);
+      case Availability::kDeleted:
+        return {};
+    }
+    return {};
+  }
+
+  Status end_abandoned(const RevisionRecord& record) {
+    SY_ASSIGN_OR_RETURN(const auto row, context_.catalog.get_writer_row(record.identity));
+    if (!row || row->live || row->idle_ms < context_.options.abandon_after_ms) return {};
+    metadata::AbortWeightImport command;
+    command.identity = record.identity;
+    command.expected_metadata_generation = record.metadata_generation;
+    command.only_if_idle_ms = context_.options.abandon_after_ms;
+    const auto aborted = context_.catalog.abort_weight_import(command);
+    // Its writer came back.
+    if (aborted.code() == Code::kBusy) return {};
+    SY_RETURN_IF_ERROR(aborted.status());
+    SY_POINT(context_.runtime, "reconcile.after_abort");
+    changed(record, fmt::format("aborted: its writer gave no sign of life for {}", format_age(row->idle_ms)));
+    if (aborted->availability != Availability::kDeleting) return {};
+    return finish_removal(context_, *aborted).status();
+  }
+
+  Status end_removal(const RevisionRecord& record) {
+    SY_RETURN_IF_ERROR(finish_removal(context_, record).status());
+    changed(record,
+            record.committed_seq != 0 ? "the delete that was begun is done" : "the abort that was begun is done");
+    return {};
+  }
+
+  Status look_at_published(RevisionRecord record) {
+    SY_RETURN_IF_ERROR(context_.catalog.reap_leases(record.identity));
+    restore_marker(record);
+    if (record.operation && record.operation->kind == metadata::OperationKind::kRepairing) {
+      RepairRequest request;
+      request.target = selector_of(record.identity);
+      const Status repaired = run_repair(context_, request, nullptr, observer_, cancel_).status();
+      if (!repaired.ok()) return repaired;
+      changed(record, "the repair that was begun is done");
+      SY_ASSIGN_OR_RETURN(record, context_.catalog.get_weight_revision(record.identity));
+    }
+    SY_ASSIGN_OR_RETURN(const RevisionRecord after, observe(record));
+    if (after.availability != record.availability || after.damage != record.damage) {
+      changed(record, after.availability == Availability::kReady
+                          ? "READY again: what was recorded as damaged is whole"
+                          : fmt::format("{}: {} missing or damaged object{}", metadata::name_of(after.availability),
+                                        after.damage.count, after.damage.count == 1 ? "" : "s"));
+    }
+    return {};
+  }
+
+  /// It makes a recovery complete; without it nothing else is wrong.
+  void restore_marker(const RevisionRecord& record) {
+    if (context_.cold.read_committed(attempt_of(record)).code() != Code::kNotFound) return;
+    if (const Status status = ensure_committed_marker(context_.cold, record); status.ok()) {
+      changed(record, "the committed marker was missing and is written");
+    } else if (status.code() != Code::kNotFound) {
+      log_info("the committed marker of {} is missing and could not be written: {}",
+               formats::format_ref(record.identity), status.to_string());
+    }
+  }
+
+  /// The record as it is once what can be seen without reading everything is published.
+  Result<RevisionRecord> observe(const RevisionRecord& record) {
+    if (record.damage.count > record.damage.objects.size()) {
+      // What is not named can only be found by reading everything.
+      SY_ASSIGN_OR_RETURN(VerifyReport report, run_verify(context_, selector_of(record.identity), observer_, cancel_));
+      return std::move(report.record);
+    }
+    const auto manifest = load_manifest(context_.cold, record);
+    if (manifest.code() == Code::kCorrupt) {
+      record_bad_manifest(context_, record, stop_);
+      return context_.catalog.get_weight_revision(record.identity);
+    }
+    SY_RETURN_IF_ERROR(manifest.status());
+    ObjectFindings findings;
+    SY_RETURN_IF_ERROR(look_at_members(record, *manifest, findings));
+    SY_RETURN_IF_ERROR(read_damaged(record, *manifest, findings));
+    if (findings.damaged.empty() && findings.whole.empty()) return record;
+    return record_findings(context_, record, findings, stop_);
+  }
+
+  Status look_at_members(const RevisionRecord& record, const formats::StoredManifest& manifest,
+                         ObjectFindings& findings) {
+    SY_ASSIGN_OR_RETURN(const auto members, context_.cold.list_attempt(attempt_of(record)));
+    std::vector<bool> whole(manifest.objects.size(), false);
+    for (const tiers::ObjectStat& member : members) {
+      const bool payload = member.name.kind == tiers::ObjectKind::kPayload && member.name.index < whole.size();
+      if (payload && member.bytes == manifest.objects[member.name.index].bytes) whole[member.name.index] = true;
+    }
+    for (std::uint32_t object = 0; object < whole.size(); ++object) {
+      if (!whole[object]) findings.damaged.push_back(formats::payload_key(record.identity, object));
+    }
+    return {};
+  }
+
+  /// What is recorded as damaged, and is there: somebody may have put it right.
+  Status read_damaged(const RevisionRecord& record, const formats::StoredManifest& manifest, ObjectFindings& findings) {
+    if (record.damage.objects.empty()) return {};
+    const std::set<std::string> missing(findings.damaged.begin(), findings.damaged.end());
+    SY_ASSIGN_OR_RETURN(ReadBuffers buffers, ReadBuffers::allocate(read_piece_bytes(context_.io_budget, 1)));
+    for (const std::string& key : record.damage.objects) {
+      if (cancel_.load()) return cancelled("reconcile");
+      if (missing.contains(key)) continue;
+      const auto object = payload_index_of(record.identity, key);
+      if (!object) {
+        findings.whole.push_back(key);  // the manifest: it was read just now
+        continue;
+      }
+      if (*object >= manifest.objects.size()) continue;
+      SY_ASSIGN_OR_RETURN(const auto bad, check_object(context_, attempt_of(record), manifest, *object, buffers));
+      if (!bad) findings.whole.push_back(key);
+    }
+    return {};
+  }
+
+  Context& context_;
+  Observer& observer_;
+  const CancelFlag& cancel_;
+  StopSignal stop_;
+  ReconcileReport report_;
+};
+
+}  // namespace
+
+Result<ReconcileReport> run_reconcile(Context& context, const std::optional<Selector>& selector, Observer& observer,
+                                      const CancelFlag& cancel) {
+  Reconciliation reconciliation(context, observer, cancel);
+  if (!selector) {
+    SY_RETURN_IF_ERROR(reconciliation.all());
+    return reconciliation.take();
+  }
+  SY_ASSIGN_OR_RETURN(const RevisionRecord record, find_deletable(context.catalog, *selector));
+  SY_RETURN_IF_ERROR(reconciliation.one(record));
+  return reconciliation.take();
+}
+
+}  // namespace steelyard::store

@@ -1,0 +1,88 @@
+#include "store/removal.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <set>
+#include <string>
+
+#include "base/units.h"
+#include "base/utf8.h"
+#include "formats/ref.h"
+
+namespace steelyard::store {
+namespace {
+
+/// A writer that was aborted may put something while its attempt is removed; it learns of its end at its next renewal.
+constexpr int kPassesMax = 5;
+constexpr std::size_t kHoldersNamedMax = 5;
+
+Status check_no_lease(Context& context, const metadata::RevisionRecord& record) {
+  SY_RETURN_IF_ERROR(context.catalog.reap_leases(record.identity));
+  SY_ASSIGN_OR_RETURN(const auto leases, context.catalog.list_leases(record.identity));
+  if (leases.empty()) return {};
+  std::set<std::string> holders;
+  std::int64_t nearest_ms = INT64_MAX;
+  for (const auto& row : leases) {
+    holders.insert(printable(row.lease.holder));
+    nearest_ms = std::min(nearest_ms, row.left_ms);
+  }
+  std::string names;
+  std::size_t named = 0;
+  for (const std::string& holder : holders) {
+    if (named == kHoldersNamedMax) {
+      names += fmt::format(", and {} more", holders.size() - named);
+      break;
+    }
+    names += (named++ > 0 ? ", " : "") + holder;
+  }
+  return {Code::kBusy,
+          fmt::format("{} is DELETING and has {} live lease{} ({}), the nearest expiry in {}",
+                      formats::format_ref(record.identity), leases.size(), leases.size() == 1 ? "" : "s", names,
+                      format_age(nearest_ms)),
+          "it stays DELETING and gets no new lease; a later `steelyard delete` or `steelyard reconcile` ends it"};
+}
+
+/// The attempts of the group in which something of ours is left.
+Result<std::vector<std::uint32_t>> attempts_left(tiers::Tier& cold, const std::string& group) {
+  SY_ASSIGN_OR_RETURN(const tiers::GroupListing listing, cold.list_group(group));
+  std::vector<std::uint32_t> left;
+  for (const std::uint32_t attempt : listing.attempts) {
+    SY_ASSIGN_OR_RETURN(const auto objects, cold.list_attempt({group, attempt}));
+    if (!objects.empty() || std::ranges::count(listing.committed_attempts, attempt) != 0) left.push_back(attempt);
+  }
+  return left;
+}
+
+Status remove_objects(Context& context, const std::string& group) {
+  for (int pass = 0; pass < kPassesMax; ++pass) {
+    SY_ASSIGN_OR_RETURN(const tiers::GroupListing listing, context.cold.list_group(group));
+    for (const std::uint32_t attempt : listing.attempts) {
+      SY_RETURN_IF_ERROR(context.cold.remove_attempt({group, attempt}));
+      SY_POINT(context.runtime, "delete.after_attempt");
+    }
+    SY_ASSIGN_OR_RETURN(const auto left, attempts_left(context.cold, group));
+    if (left.empty()) return {};
+  }
+  return {Code::kUnavailable, fmt::format("objects of group {} come back while they are removed", group),
+          "a writer that was aborted still works; it ends with its next renewal: run the same command again then"};
+}
+
+}  // namespace
+
+Result<metadata::RevisionRecord> finish_removal(Context& context, const metadata::RevisionRecord& record) {
+  SY_RETURN_IF_ERROR(check_no_lease(context, record));
+  const std::string group = attempt_of(record).group;
+  SY_RETURN_IF_ERROR(context.cold.put_deleting(group, catalog::encode_deleting(record)));
+  SY_POINT(context.runtime, "delete.after_marker");
+  SY_RETURN_IF_ERROR(remove_objects(context, group).annotate("removing", formats::format_ref(record.identity)));
+  SY_POINT(context.runtime, "delete.after_objects");
+  SY_ASSIGN_OR_RETURN(metadata::RevisionRecord tombstone,
+                      context.catalog.finish_delete(
+                          {.identity = record.identity, .expected_metadata_generation = record.metadata_generation}));
+  SY_POINT(context.runtime, "delete.after_deleted");
+  return tombstone;
+}
+
+}  // namespace steelyard::store

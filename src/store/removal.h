@@ -1,0 +1,22 @@
+// Removal: takes the bytes of a DELETING revision away and makes a tombstone of its record. Delete, abort and
+// reconciliation end with it.
+//
+//   1. No lease lives: expired ones are ended in the log, so that no later clock finds them alive.
+//   2. The `deleting` marker lies in the group's folder, durable: from here on nobody recovers the group.
+//   3. Every attempt goes: its `committed` marker, the payloads, the manifest.
+//   4. A listing shows that nothing is left.
+//   5. The record becomes DELETED.
+//
+// Killed anywhere, the revision is DELETING, and whoever calls this again does again what is not done. The marker stays
+// until a snapshot copy in the cold tier knows the tombstone (gc.h).
+#pragma once
+
+#include "store/context.h"
+
+namespace steelyard::store {
+
+/// The tombstone. BUSY while a lease lives, naming holders and the nearest expiry; nothing is removed then. `record` is
+/// DELETING; one that became DELETED meanwhile is success.
+Result<metadata::RevisionRecord> finish_removal(Context& context, const metadata::RevisionRecord& record);
+
+}  // namespace steelyard::store
