@@ -26,8 +26,8 @@ void stop_sharing(Context& context, const tiers::ObjectName& name, const Digest&
 
 /// What was read of single objects, by key.
 struct ObjectFindings {
-  std::vector<std::string> damaged;
-  std::vector<std::string> whole;
+  std::vector<std::string> damaged{};
+  std::vector<std::string> whole{};
   bool complete = false;       ///< everything was read: what is not among the damaged is whole
   bool none_is_there = false;  ///< complete, and nothing of the revision is left
 };

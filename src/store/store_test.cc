@@ -383,7 +383,11 @@ TEST_F(StoreTest, ADamagedRevisionMaterialisesNothing) {
   EXPECT_EQ(made.code(), Code::kCorrupt);
   EXPECT_NE(made.status().message().find("model.bin"), std::string::npos) << made.status().message();
   EXPECT_FALSE(fs::exists(at("out")));
-  EXPECT_EQ(*cat(*store, "config.json"), "{}");
+  const auto record = store->resolve(selector_, true);
+  ASSERT_TRUE(record.ok());
+  EXPECT_EQ(record->availability, metadata::Availability::kDegraded) << "whoever meets damage records it";
+  EXPECT_EQ(record->damage.count, 1U);
+  EXPECT_EQ(cat(*store, "config.json").code(), Code::kNotReady);
 }
 
 TEST_F(StoreTest, TheStoreIsNoTarget) {
