@@ -152,6 +152,26 @@ class ProcessTier final : public tiers::Tier {
   Status remove_content(const Digest& sha256) override {
     return process_.alive() ? inner_->remove_content(sha256) : dead();
   }
+  Result<tiers::ContentEntry> stat_content(const Digest& sha256) override {
+    if (!process_.alive()) return dead();
+    return inner_->stat_content(sha256);
+  }
+  Result<std::unique_ptr<tiers::PendingRead>> start_read_content(const Digest& sha256,
+                                                                 std::vector<tiers::ReadRange> ranges) override {
+    if (!process_.alive()) return dead();
+    return inner_->start_read_content(sha256, std::move(ranges));
+  }
+  Result<bool> relink(const std::vector<tiers::ObjectName>& names, const Digest& sha256, std::uint64_t bytes) override {
+    if (!process_.alive()) return dead();
+    return inner_->relink(names, sha256, bytes);
+  }
+  Result<std::unique_ptr<tiers::PutStream>> open_replacement(std::vector<tiers::ObjectName> names, std::uint64_t bytes,
+                                                             const Digest& sha256) override {
+    if (!process_.alive()) return dead();
+    BuriedPut put{inner_, {}, nullptr, nullptr};
+    SY_ASSIGN_OR_RETURN(put.stream, inner_->open_replacement(std::move(names), bytes, sha256));
+    return std::unique_ptr<tiers::PutStream>(std::make_unique<ProcessStream>(process_, graveyard_, std::move(put)));
+  }
   Result<tiers::TierUsage> usage() override {
     if (!process_.alive()) return dead();
     return inner_->usage();
