@@ -238,7 +238,10 @@ class Import {
     WriterKeeper keeper(context_.runtime, context_.catalog, token_, context_.options.writer_ttl_ms, stop_);
     SY_RETURN_IF_ERROR(check_history());
     if (Status status = write_all(); !status.ok()) return reason_of(std::move(status));
-    SY_RETURN_IF_ERROR(commit());
+    // Members that are missing at the end: then nothing was published, perhaps because somebody aborted it.
+    if (Status status = commit(); !status.ok()) {
+      return status.code() == Code::kCorrupt ? reason_of(std::move(status)) : status;
+    }
     keeper.committed();
     return {};
   }

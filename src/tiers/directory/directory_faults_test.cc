@@ -410,9 +410,20 @@ TEST_F(DirectoryFaults, MarkerFailuresLeaveNoMarker) {
     runtime_.disarm();
     EXPECT_EQ(tier_->read_committed({group_, 1}).code(), Code::kNotFound) << point;
   }
-  runtime_.arm("tier.marker", EROFS);
+  runtime_.arm("tier.rename", EROFS);
   EXPECT_EQ(tier_->put_deleting(group_, "going").code(), Code::kUnauthorized);
   runtime_.disarm();
+  EXPECT_FALSE(tier_->list_group(group_)->deleting);
+  char digit = '0';
+  for (const char* point : {"tier.open_tmp", "tier.write", "tier.rename"}) {
+    // A delete on a full disk goes on: the marker is there, though empty.
+    const std::string group(64, digit++);
+    runtime_.arm(point, ENOSPC);
+    EXPECT_TRUE(tier_->put_deleting(group, "going").ok()) << point;
+    runtime_.disarm();
+    EXPECT_TRUE(tier_->list_group(group)->deleting) << point;
+    EXPECT_EQ(*tier_->read_deleting(group), "") << point;
+  }
   for (const char* point : {"tier.open_tmp", "tier.write", "tier.flush", "tier.rename"}) {
     runtime_.arm(point, ENOSPC);
     EXPECT_EQ(tier_->put_catalog_copy(3, "snapshot").code(), Code::kNoSpace) << point;
