@@ -1,23 +1,29 @@
 #include "base/bytes.h"
 
+#include <array>
+
 namespace steelyard {
 namespace {
 
-int hex_value(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  return -1;
-}
+constexpr std::array<signed char, 256> kHexValues = [] {
+  std::array<signed char, 256> values{};
+  values.fill(-1);
+  for (int i = 0; i < 10; ++i) values[static_cast<std::size_t>('0' + i)] = static_cast<signed char>(i);
+  for (int i = 0; i < 6; ++i) values[static_cast<std::size_t>('a' + i)] = static_cast<signed char>(10 + i);
+  return values;
+}();
+
+int hex_value(char c) { return kHexValues[static_cast<unsigned char>(c)]; }
 
 }  // namespace
 
 std::string to_hex(ByteView bytes) {
   static constexpr char kDigits[] = "0123456789abcdef";
-  std::string text;
-  text.reserve(bytes.size() * 2);
+  std::string text(bytes.size() * 2, '\0');
+  char* out = text.data();
   for (std::byte b : bytes) {
-    text.push_back(kDigits[std::to_integer<unsigned>(b) >> 4]);
-    text.push_back(kDigits[std::to_integer<unsigned>(b) & 15]);
+    *out++ = kDigits[std::to_integer<unsigned>(b) >> 4];
+    *out++ = kDigits[std::to_integer<unsigned>(b) & 15];
   }
   return text;
 }

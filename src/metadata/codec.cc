@@ -7,6 +7,7 @@
 #include "metadata/codec_messages.h"
 #include "metadata/proto/entry.pb.h"
 #include "metadata/validate.h"
+#include "metadata/wire.h"
 
 namespace steelyard::metadata {
 namespace {
@@ -52,6 +53,42 @@ EntryBody checked(const Message& message, Problem& problem) {
     problem.check(validate(value));
   }
   return body;
+}
+
+/// As `checked`, of a value that wire.h has read.
+template <typename Body, typename Value>
+EntryBody judged(Value value, Problem& problem) {
+  problem.check(validate(value));
+  return Body{std::move(value)};
+}
+
+/// The entries of which a log is full, without a message in between; absent for all others, and for what is wrong.
+std::optional<DecodedEntry> find_frequent_entry(std::string_view bytes, Problem& problem) {
+  const std::optional<wire::EntryParts> parts = wire::find_entry(bytes);
+  if (!parts) return std::nullopt;
+  std::optional<EntryBody> body;
+  switch (parts->field) {
+    case pb::Entry::kRevisionPut:
+      if (auto record = wire::find_record(parts->body)) body = judged<RevisionPut>(*std::move(record), problem);
+      break;
+    case pb::Entry::kRevisionRemoved:
+      if (auto record = wire::find_record(parts->body)) body = judged<RevisionRemoved>(*std::move(record), problem);
+      break;
+    case pb::Entry::kWriterPut:
+      if (auto writer = wire::find_writer(parts->body)) body = judged<WriterPut>(*std::move(writer), problem);
+      break;
+    case pb::Entry::kWriterRemoved:
+      if (auto identity = wire::find_identity(parts->body)) body = judged<WriterRemoved>(*std::move(identity), problem);
+      break;
+    default:
+      break;
+  }
+  if (!body) return std::nullopt;
+  return DecodedEntry{*std::move(body), parts->mono_ms};
+}
+
+void check_instant(const std::optional<std::int64_t>& mono_ms, Problem& problem) {
+  if (mono_ms && (*mono_ms < 0 || *mono_ms > kInstantMsMax)) problem.corrupt("its instant is out of range");
 }
 
 EntryBody take_body(const pb::Entry& in, Problem& problem) {
@@ -143,6 +180,12 @@ Entry encode_entry(const DecodedEntry& entry) {
 }
 
 Result<DecodedEntry> decode_entry(const Entry& entry) {
+  Problem wrong;
+  if (auto frequent = find_frequent_entry(entry.bytes, wrong)) {
+    check_instant(frequent->mono_ms, wrong);
+    SY_RETURN_IF_ERROR(wrong.status().annotate("reading log entry", name_of(frequent->body)));
+    return *std::move(frequent);
+  }
   InArena<pb::Entry> parsed;
   pb::Entry& message = *parsed;
   if (!message.ParseFromString(entry.bytes)) return Status(Code::kCorrupt, "a log entry is malformed");
@@ -150,7 +193,7 @@ Result<DecodedEntry> decode_entry(const Entry& entry) {
   DecodedEntry decoded{take_body(message, problem), std::nullopt};
   if (message.has_mono_ms()) {
     decoded.mono_ms = message.mono_ms();
-    if (message.mono_ms() < 0 || message.mono_ms() > kInstantMsMax) problem.corrupt("its instant is out of range");
+    check_instant(decoded.mono_ms, problem);
   }
   const bool typed = message.body_case() != pb::Entry::BODY_NOT_SET;
   SY_RETURN_IF_ERROR(problem.status().annotate("reading log entry",
@@ -175,9 +218,13 @@ std::string encode_access(const Access& access) { return encode<pb::Access>(acce
 std::string encode_epoch(const EpochState& epoch) { return encode<pb::EpochState>(epoch); }
 
 Result<RevisionRecord> decode_record(std::string_view bytes) {
+  if (auto record = wire::find_record(bytes)) return *std::move(record);
   return decode<pb::RevisionRecord, RevisionRecord>(bytes, "revision record");
 }
-Result<Writer> decode_writer(std::string_view bytes) { return decode<pb::Writer, Writer>(bytes, "writer"); }
+Result<Writer> decode_writer(std::string_view bytes) {
+  if (auto writer = wire::find_writer(bytes)) return *std::move(writer);
+  return decode<pb::Writer, Writer>(bytes, "writer");
+}
 Result<Lease> decode_lease(std::string_view bytes) { return decode<pb::Lease, Lease>(bytes, "lease"); }
 Result<Watermark> decode_watermark(std::string_view bytes) {
   return decode<pb::Watermark, Watermark>(bytes, "watermark");

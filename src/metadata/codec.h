@@ -71,6 +71,8 @@ std::string_view name_of(const EntryBody& body);
 
 /// The rows that a checked entry's body stands for; changes_of() without the bytes.
 std::vector<RowChange> rows_of(const EntryBody& body);
+/// The rows that are written for a checked record whose encoded form is there already.
+std::vector<RowChange> rows_of_record(const RevisionRecord& record, std::string encoded);
 
 Entry encode_entry(const DecodedEntry& entry);
 /// Checks form and every value (validate.h). CORRUPT; UNAVAILABLE for what a newer version wrote.

@@ -3,17 +3,32 @@
 namespace steelyard::metadata::keys {
 namespace {
 
+constexpr std::string_view kTextEnd("\0\x01", 2);
+
 void append_text(std::string& key, std::string_view text) {
-  for (const char c : text) {
-    key.push_back(c);
-    if (c == '\0') key.push_back('\xff');
+  for (std::size_t zero = text.find('\0'); zero != std::string_view::npos; zero = text.find('\0')) {
+    key.append(text.substr(0, zero + 1)).push_back('\xff');
+    text.remove_prefix(zero + 1);
   }
-  key.push_back('\0');
-  key.push_back('\x01');
+  key.append(text).append(kTextEnd);
 }
 
 void append_be64(std::string& key, std::uint64_t number) {
-  for (int shift = 56; shift >= 0; shift -= 8) key.push_back(static_cast<char>((number >> shift) & 0xff));
+  char bytes[8];
+  for (unsigned i = 0; i < 8; ++i) bytes[i] = static_cast<char>((number >> (56 - 8 * i)) & 0xff);
+  key.append(bytes, sizeof bytes);
+}
+
+/// Room for a key of these names, nothing of which needs an escape.
+std::string begin_key(char table, const Lineage& lineage) {
+  constexpr std::size_t kBesidesNames = 1 + 4 * kTextEnd.size() + 1 + 8 + 8;
+  std::string key;
+  key.reserve(lineage.tenant_id.size() + lineage.namespace_id.size() + lineage.resource_id.size() +
+              lineage.revision.size() + kBesidesNames);
+  key.push_back(table);
+  append_text(key, lineage.tenant_id);
+  append_text(key, lineage.namespace_id);
+  return key;
 }
 
 void append_name(std::string& key, const Identity& identity) {
@@ -51,7 +66,8 @@ std::string resource_prefix(char table, std::string_view tenant_id, std::string_
 }
 
 std::string of(char table, const Lineage& lineage) {
-  std::string key = resource_prefix(table, lineage.tenant_id, lineage.namespace_id, lineage.resource_id);
+  std::string key = begin_key(table, lineage);
+  append_text(key, lineage.resource_id);
   append_text(key, lineage.revision);
   return key;
 }
@@ -71,7 +87,7 @@ std::string lease_id(std::string_view lease_id) { return std::string(1, kLeaseId
 std::string operation_id(std::string_view operation_id) { return std::string(1, kOperationId).append(operation_id); }
 
 std::string order(const Identity& identity, OrderClass order_class, std::uint64_t sequence) {
-  std::string key = namespace_prefix(kOrder, identity.lineage.tenant_id, identity.lineage.namespace_id);
+  std::string key = begin_key(kOrder, identity.lineage);
   key.push_back(static_cast<char>(order_class));
   append_be64(key, sequence);
   append_text(key, identity.lineage.resource_id);
@@ -80,8 +96,8 @@ std::string order(const Identity& identity, OrderClass order_class, std::uint64_
 }
 
 std::string resource_order(const Identity& identity, OrderClass order_class, std::uint64_t sequence) {
-  std::string key = resource_prefix(kResourceOrder, identity.lineage.tenant_id, identity.lineage.namespace_id,
-                                    identity.lineage.resource_id);
+  std::string key = begin_key(kResourceOrder, identity.lineage);
+  append_text(key, identity.lineage.resource_id);
   key.push_back(static_cast<char>(order_class));
   append_be64(key, sequence);
   append_name(key, identity);

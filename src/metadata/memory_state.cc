@@ -46,7 +46,9 @@ void MemoryState::reset(std::uint64_t sequence, std::vector<RowChange> rows) {
 }
 
 void MemoryState::change(RowChange row) {
-  if (row.value) {
+  if (row.value && (rows_.empty() || rows_.rbegin()->first < row.key)) {
+    rows_.emplace_hint(rows_.end(), std::move(row.key), *std::move(row.value));
+  } else if (row.value) {
     rows_.insert_or_assign(std::move(row.key), *std::move(row.value));
   } else {
     rows_.erase(row.key);

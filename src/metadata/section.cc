@@ -1,6 +1,7 @@
 // The snapshot section `weight_metadata` (docs/formats/op-log.md): the primary rows, each under its table's letter;
 // index rows are derived again when it is loaded.
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "formats/ref.h"
@@ -10,6 +11,7 @@
 #include "metadata/rules.h"
 #include "metadata/state.h"
 #include "metadata/validate.h"
+#include "metadata/wire.h"
 
 namespace steelyard::metadata {
 namespace {
@@ -21,47 +23,136 @@ constexpr std::string_view kTables = "aelmrtuw";
 
 Status corrupt(const std::string& why) { return {Code::kCorrupt, "snapshot section weight_metadata: " + why}; }
 
-/// The rows that a value stands for, when it is legal and in its only form: else it would not be found again byte for
-/// byte. Its own row is the first.
+/// Rows by the letter of their table.
+class Tables {
+ public:
+  void add(RowChange row) {
+    if (row.value) tables_[row.key.front()].push_back(std::move(row));
+  }
+
+  /// All rows in the order of their keys.
+  Result<std::vector<RowChange>> sorted() && {
+    std::size_t total = 0;
+    for (const auto& [table, rows] : tables_) total += rows.size();
+    std::vector<RowChange> all;
+    all.reserve(total);
+    for (auto& [table, rows] : tables_) {
+      for (const std::uint32_t row : order_of(rows)) {
+        if (!all.empty() && all.back().key == rows[row].key) {
+          // The epoch's row carries its first instant too; the last one stands in a row of its own, which came later.
+          if (table != keys::kLastInstant) return corrupt("two rows claim one index key");
+          all.back() = std::move(rows[row]);
+        } else {
+          all.push_back(std::move(rows[row]));
+        }
+      }
+    }
+    return all;
+  }
+
+ private:
+  /// The first bytes of a key behind what all keys of its table share: most comparisons need no more.
+  struct Head {
+    std::uint64_t first = 0;
+    std::uint64_t second = 0;
+    std::uint32_t row = 0;
+  };
+
+  /// Eight bytes of the key as a number in their order; behind its end zeros.
+  static std::uint64_t head_of(std::string_view key, std::size_t at) {
+    std::uint64_t head = 0;
+    for (std::size_t end = at + sizeof head; at < end; ++at) {
+      head = head << 8 | (at < key.size() ? static_cast<unsigned char>(key[at]) : 0U);
+    }
+    return head;
+  }
+
+  static std::size_t shared_prefix(const std::vector<RowChange>& rows) {
+    std::string_view shared = rows.front().key;
+    for (const RowChange& row : rows) {
+      const std::string_view key = row.key;
+      const auto [end, unused] = std::mismatch(shared.begin(), shared.end(), key.begin(), key.end());
+      shared = shared.substr(0, static_cast<std::size_t>(end - shared.begin()));
+    }
+    return shared.size();
+  }
+
+  static std::vector<std::uint32_t> order_of(const std::vector<RowChange>& rows) {
+    const std::size_t shared = shared_prefix(rows);
+    std::vector<Head> heads(rows.size());
+    for (std::uint32_t i = 0; i < heads.size(); ++i) {
+      heads[i] = {head_of(rows[i].key, shared), head_of(rows[i].key, shared + sizeof(std::uint64_t)), i};
+    }
+    const auto before = [&rows](const Head& a, const Head& b) {
+      if (a.first != b.first) return a.first < b.first;
+      if (a.second != b.second) return a.second < b.second;
+      const int compared = rows[a.row].key.compare(rows[b.row].key);
+      return compared < 0 || (compared == 0 && a.row < b.row);
+    };
+    if (!std::is_sorted(heads.begin(), heads.end(), before)) std::sort(heads.begin(), heads.end(), before);
+    std::vector<std::uint32_t> order(heads.size());
+    std::transform(heads.begin(), heads.end(), order.begin(), [](const Head& head) { return head.row; });
+    return order;
+  }
+
+  std::map<char, std::vector<RowChange>> tables_;
+};
+
+/// Adds the rows that a value stands for, when it is legal and in its only form: else it would not be found again byte
+/// for byte. Gives the key of its own row.
 template <typename Put, typename Value>
-Result<std::vector<RowChange>> checked_rows(char table, std::string_view bytes, Result<Value> value) {
+Result<std::string> add_checked(char table, std::string_view bytes, Result<Value> value, Tables& tables) {
   SY_RETURN_IF_ERROR(value.status());
   if (const Status status = validate(*value); !status.ok()) return Status(Code::kCorrupt, status.message());
   std::vector<RowChange> rows = rows_of(Put{std::move(value).value()});
   if (rows.front().value != bytes) return corrupt(std::string("a value of table '") + table + "' is malformed");
-  return rows;
+  std::string key = rows.front().key;
+  for (RowChange& row : rows) tables.add(std::move(row));
+  return key;
 }
 
-Result<std::vector<RowChange>> load_row(char table, std::string_view value, std::uint64_t sequence) {
+Status check_appends(const RevisionRecord& record, std::uint64_t sequence) {
+  // An append that comes later would be given the same number.
+  const std::uint64_t newest = std::max({record.begin_seq, record.committed_seq, record.deleted_seq});
+  if (newest <= sequence) return {};
+  return corrupt("a record of append " + std::to_string(newest) + " in the state at " + std::to_string(sequence));
+}
+
+Result<std::string> add_record(std::string_view bytes, std::uint64_t sequence, Tables& tables) {
+  if (const auto record = wire::find_record(bytes)) {
+    SY_RETURN_IF_ERROR(check_appends(*record, sequence));
+    if (const Status status = validate(*record); !status.ok()) return Status(Code::kCorrupt, status.message());
+    std::vector<RowChange> rows = rows_of_record(*record, std::string(bytes));
+    std::string key = rows.front().key;
+    for (RowChange& row : rows) tables.add(std::move(row));
+    return key;
+  }
+  Result<RevisionRecord> record = decode_record(bytes);
+  if (record.ok()) SY_RETURN_IF_ERROR(check_appends(*record, sequence));
+  return add_checked<RevisionPut>(keys::kRevision, bytes, std::move(record), tables);
+}
+
+Result<std::string> add_row(char table, std::string_view value, std::uint64_t sequence, Tables& tables) {
   switch (table) {
-    case keys::kRevision: {
-      Result<RevisionRecord> record = decode_record(value);
-      if (record.ok()) {
-        // An append that comes later would be given the same number.
-        const std::uint64_t newest = std::max({record->begin_seq, record->committed_seq, record->deleted_seq});
-        if (newest > sequence) {
-          return corrupt("a record of append " + std::to_string(newest) + " in the state at " +
-                         std::to_string(sequence));
-        }
-      }
-      return checked_rows<RevisionPut>(table, value, std::move(record));
-    }
+    case keys::kRevision:
+      return add_record(value, sequence, tables);
     case keys::kWriter:
-      return checked_rows<WriterPut>(table, value, decode_writer(value));
+      return add_checked<WriterPut>(table, value, decode_writer(value), tables);
     case keys::kLease:
-      return checked_rows<LeasePut>(table, value, decode_lease(value));
+      return add_checked<LeasePut>(table, value, decode_lease(value), tables);
     case keys::kWatermark:
-      return checked_rows<WatermarkPut>(table, value, decode_watermark(value));
+      return add_checked<WatermarkPut>(table, value, decode_watermark(value), tables);
     case keys::kRunner:
-      return checked_rows<RunnerPut>(table, value, decode_runner(value));
+      return add_checked<RunnerPut>(table, value, decode_runner(value), tables);
     case keys::kAccess:
-      return checked_rows<AccessPut>(table, value, decode_access(value));
+      return add_checked<AccessPut>(table, value, decode_access(value), tables);
     case keys::kEpoch:
-      return checked_rows<EpochBegun>(table, value, decode_epoch(value));
+      return add_checked<EpochBegun>(table, value, decode_epoch(value), tables);
     case keys::kLastInstant: {
       const auto instant = keys::parse_be64(value);
       if (!instant || *instant > static_cast<std::uint64_t>(kInstantMsMax)) return corrupt("its instant is malformed");
-      return std::vector<RowChange>{{keys::last_instant(), std::string(value)}};
+      tables.add({keys::last_instant(), std::string(value)});
+      return keys::last_instant();
     }
     default:
       return Status(Code::kUnavailable,
@@ -192,7 +283,7 @@ Result<std::vector<RowChange>> load_section(std::string_view section, std::uint6
   }
   if (format == 0) return corrupt("format 0");
 
-  std::vector<RowChange> rows;
+  Tables tables;
   std::string last_key;
   std::string_view rest = body.substr(kMagic.size() + 1);
   while (!rest.empty()) {
@@ -202,29 +293,15 @@ Result<std::vector<RowChange>> load_section(std::string_view section, std::uint6
     const char table = rest.front();
     rest.remove_prefix(5);
     if (rest.size() < bytes) return corrupt("a row is cut short");
-    Result<std::vector<RowChange>> derived = load_row(table, rest.substr(0, bytes), sequence);
-    if (!derived.ok()) return std::move(derived).status().annotate("loading snapshot section", kSnapshotSection);
+    Result<std::string> key = add_row(table, rest.substr(0, bytes), sequence, tables);
+    if (!key.ok()) return std::move(key).status().annotate("loading snapshot section", kSnapshotSection);
     rest.remove_prefix(bytes);
-    if (derived->front().key <= last_key) return corrupt("its rows are not in order");
-    last_key = derived->front().key;
-    for (RowChange& row : *derived) {
-      if (row.value) rows.push_back(std::move(row));
-    }
+    if (*key <= last_key) return corrupt("its rows are not in order");
+    last_key = std::move(key).value();
   }
-  // The epoch's row carries its first instant too; the last one stands in a row of its own, which comes later.
-  std::stable_sort(rows.begin(), rows.end(), [](const RowChange& a, const RowChange& b) { return a.key < b.key; });
-  std::vector<RowChange> unique;
-  unique.reserve(rows.size());
-  for (RowChange& row : rows) {
-    if (!unique.empty() && unique.back().key == row.key) {
-      if (row.key != keys::last_instant()) return corrupt("two rows claim one index key");
-      unique.back() = std::move(row);
-    } else {
-      unique.push_back(std::move(row));
-    }
-  }
-  SY_RETURN_IF_ERROR(check_whole(SortedRows(unique)));
-  return unique;
+  SY_ASSIGN_OR_RETURN(std::vector<RowChange> rows, std::move(tables).sorted());
+  SY_RETURN_IF_ERROR(check_whole(SortedRows(rows)));
+  return rows;
 }
 
 }  // namespace steelyard::metadata

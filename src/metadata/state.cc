@@ -21,21 +21,25 @@ class Changes {
  public:
   void operator()(const RevisionPut& body) {
     const RevisionRecord& record = body.record;
+    put_record(record, encode_record(record));
+    if (record.committed_seq == 0) return;
+    // Once committed it stands by its commit, and no longer where it began.
+    remove(keys::order(record.identity, keys::OrderClass::kUncommitted, record.begin_seq));
+    remove(keys::resource_order(record.identity, keys::OrderClass::kUncommitted, record.begin_seq));
+  }
+
+  void put_record(const RevisionRecord& record, std::string encoded) {
     const Identity& identity = record.identity;
     const std::string key = keys::of(keys::kRevision, identity);
     const std::string order_value = keys::order_value(record.availability, key);
-    put(key, encode_record(record));
+    rows_.reserve(6);
+    put(key, std::move(encoded));
     put(keys::group(group_digest(record)), key);
-    // Once committed it stands by its commit, and no longer where it began.
     const bool committed = record.committed_seq != 0;
     const auto place = committed ? keys::OrderClass::kCommitted : keys::OrderClass::kUncommitted;
     const std::uint64_t sequence = committed ? record.committed_seq : record.begin_seq;
     put(keys::order(identity, place, sequence), order_value);
     put(keys::resource_order(identity, place, sequence), order_value);
-    if (committed) {
-      remove(keys::order(identity, keys::OrderClass::kUncommitted, record.begin_seq));
-      remove(keys::resource_order(identity, keys::OrderClass::kUncommitted, record.begin_seq));
-    }
     if (record.operation) put(keys::operation_id(record.operation->operation_id), key);
     for (const Operation& operation : record.finished_operations) put(keys::operation_id(operation.operation_id), key);
   }
@@ -105,6 +109,12 @@ void append_framed(std::string& out, std::string_view bytes) {
 std::vector<RowChange> rows_of(const EntryBody& body) {
   Changes changes;
   std::visit(changes, body);
+  return changes.take();
+}
+
+std::vector<RowChange> rows_of_record(const RevisionRecord& record, std::string encoded) {
+  Changes changes;
+  changes.put_record(record, std::move(encoded));
   return changes.take();
 }
 

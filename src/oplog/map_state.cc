@@ -1,6 +1,7 @@
 #include "oplog/map_state.h"
 
 #include <iterator>
+#include <utility>
 
 namespace steelyard::oplog {
 
@@ -27,10 +28,12 @@ Status MapState::scan(std::string_view from, std::string_view to, bool descendin
   return Status();
 }
 
-void MapState::apply(const std::vector<metadata::RowChange>& changes) {
-  for (const metadata::RowChange& change : changes) {
-    if (change.value) {
-      rows_.insert_or_assign(change.key, *change.value);
+void MapState::apply(std::vector<metadata::RowChange> changes) {
+  for (metadata::RowChange& change : changes) {
+    if (change.value && (rows_.empty() || rows_.rbegin()->first < change.key)) {
+      rows_.emplace_hint(rows_.end(), std::move(change.key), *std::move(change.value));
+    } else if (change.value) {
+      rows_.insert_or_assign(std::move(change.key), *std::move(change.value));
     } else {
       rows_.erase(change.key);
     }

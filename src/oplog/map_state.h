@@ -17,7 +17,7 @@ class MapState final : public metadata::StateView {
   Status scan(std::string_view from, std::string_view to, bool descending, const Visitor& visit) const override;
 
   void set_sequence(std::uint64_t sequence) { sequence_ = sequence; }
-  void apply(const std::vector<metadata::RowChange>& changes);
+  void apply(std::vector<metadata::RowChange> changes);
   const std::map<std::string, std::string, std::less<>>& rows() const { return rows_; }
 
  private:

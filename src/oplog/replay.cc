@@ -12,8 +12,8 @@ Result<MapState> state_of(const Snapshot& snapshot, const StateCodec& codec) {
   state.set_sequence(snapshot.sequence);
   const auto section = snapshot.sections.find(codec.section_name());
   if (section == snapshot.sections.end()) return state;
-  SY_ASSIGN_OR_RETURN(const auto rows, codec.load_section(section->second, snapshot.sequence));
-  state.apply(rows);
+  SY_ASSIGN_OR_RETURN(auto rows, codec.load_section(section->second, snapshot.sequence));
+  state.apply(std::move(rows));
   return state;
 }
 
@@ -30,7 +30,7 @@ Status replay(const Append& append, const StateCodec& codec, MapState& state) {
   for (const Entry& entry : append.entries) {
     auto changes = codec.changes_of(entry);
     if (!changes.ok()) return std::move(changes).status().annotate("replaying", name);
-    state.apply(*changes);
+    state.apply(*std::move(changes));
   }
   state.set_sequence(append.sequence);
   return Status();

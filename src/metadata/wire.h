@@ -1,0 +1,30 @@
+// The stored form of records and writers, read at once: what the log and the snapshots are full of.
+//
+// A value has one byte form (docs/formats/op-log.md): fields in the order of their numbers, shortest numbers, defaults
+// left out. A reader that wants exactly this next byte needs no message in between, and what it has read needs not be
+// encoded again to prove its form. Anything else is absent here, whatever it is: the codec's general way says what is
+// wrong with it.
+#pragma once
+
+#include <optional>
+#include <string_view>
+
+#include "metadata/types.h"
+
+namespace steelyard::metadata::wire {
+
+/// The value, if the bytes are its only form and every enumeration and digest is known. Values are not judged
+/// (validate.h).
+std::optional<RevisionRecord> find_record(std::string_view bytes);
+std::optional<Writer> find_writer(std::string_view bytes);
+std::optional<Identity> find_identity(std::string_view bytes);
+
+/// A serialized entry taken apart: `mono_ms` and the body's field number and bytes. Absent as above.
+struct EntryParts {
+  std::optional<std::int64_t> mono_ms;
+  unsigned field = 0;
+  std::string_view body;
+};
+std::optional<EntryParts> find_entry(std::string_view bytes);
+
+}  // namespace steelyard::metadata::wire

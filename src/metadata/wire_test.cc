@@ -1,0 +1,160 @@
+#include "metadata/wire.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "base/limits.h"
+#include "metadata/codec.h"
+#include "metadata/test_bench.h"
+
+namespace steelyard::metadata {
+namespace {
+
+/// A record in which every field is set with a chance of its own; its values need not be legal.
+class Random {
+ public:
+  explicit Random(std::uint64_t seed) : random_(seed) {}
+
+  bool coin() { return random_() % 2 == 0; }
+  std::uint64_t number() { return coin() ? 0 : random_() >> (random_() % 64); }
+  template <typename E>
+  E one_of(std::uint64_t last) {
+    return static_cast<E>(1 + random_() % last);
+  }
+  std::string text() {
+    return coin() ? std::string() : std::string(random_() % 200, static_cast<char>('a' + random_() % 26));
+  }
+  std::string digest() { return coin() ? std::string() : std::string(64, "0123456789abcdef"[random_() % 16]); }
+  Identity identity() { return {{text(), text(), text(), text()}, static_cast<std::int64_t>(number())}; }
+  AppliedRequest request() { return {one_of<RequestKind>(5), number(), text()}; }
+  Operation operation() {
+    Operation out;
+    out.operation_id = text();
+    out.kind = one_of<OperationKind>(3);
+    out.state = one_of<OperationState>(4);
+    out.target = one_of<Residency>(5);
+    if (coin()) out.ratio_millionths = static_cast<std::uint32_t>(number());
+    out.plan_digest = digest();
+    out.total_members = number();
+    out.total_bytes = number();
+    out.processed_members = number();
+    out.processed_bytes = number();
+    out.message = text();
+    out.request = request();
+    out.started_at_ms = static_cast<std::int64_t>(number());
+    out.ended_at_ms = -static_cast<std::int64_t>(number() / 2);
+    return out;
+  }
+  RevisionRecord record() {
+    RevisionRecord out;
+    out.identity = identity();
+    out.availability = one_of<Availability>(5);
+    out.residency = one_of<Residency>(5);
+    if (coin()) out.hot_millionths = static_cast<std::uint32_t>(number());
+    out.metadata_generation = number();
+    out.import_attempt = static_cast<std::uint32_t>(number());
+    out.manifest_key = text();
+    out.payload_group_id = "weight:" + std::string(64, 'e');
+    out.summary = {number(), number(), digest(), digest()};
+    out.begin_seq = number();
+    out.committed_seq = number();
+    out.created_at_ms = static_cast<std::int64_t>(number());
+    out.updated_at_ms = static_cast<std::int64_t>(number());
+    for (std::uint64_t i = random_() % 3; i > 0; --i) out.labels.emplace_back(text(), text());
+    out.policy = {one_of<Residency>(5), std::nullopt, one_of<PolicyMode>(3)};
+    if (coin()) out.policy.ratio_millionths = static_cast<std::uint32_t>(number());
+    if (coin()) out.operation = operation();
+    for (std::uint64_t i = random_() % 3; i > 0; --i) out.finished_operations.push_back(operation());
+    for (std::uint64_t i = random_() % 3; i > 0; --i) out.applied.push_back(request());
+    for (std::uint64_t i = random_() % 3; i > 0; --i) out.damage.objects.push_back(text());
+    out.damage.count = number();
+    out.hot_instance = text();
+    out.hot_members = number();
+    out.drain = coin();
+    out.availability_since_ms = static_cast<std::int64_t>(number());
+    out.deleted_seq = number();
+    return out;
+  }
+  Writer writer() {
+    return {identity(),
+            static_cast<std::uint32_t>(number()),
+            text(),
+            text(),
+            {text(), text(), number(), -static_cast<std::int64_t>(number() / 2), number()},
+            static_cast<std::int64_t>(number()),
+            text(),
+            static_cast<std::int64_t>(number()),
+            static_cast<std::int64_t>(number()),
+            static_cast<std::int64_t>(number())};
+  }
+  /// One byte changed, taken out or put in.
+  std::string damaged(std::string bytes) {
+    const std::size_t at = random_() % bytes.size();
+    switch (random_() % 4) {
+      case 0:
+        bytes[at] = static_cast<char>(random_());
+        break;
+      case 1:
+        bytes[at] = static_cast<char>(bytes[at] ^ (1 << random_() % 8));
+        break;
+      case 2:
+        bytes.erase(at, 1);
+        break;
+      default:
+        bytes.insert(at, 1, static_cast<char>(random_()));
+    }
+    return bytes;
+  }
+
+ private:
+  std::mt19937_64 random_;
+};
+
+TEST(WireTest, WhatTheCodecWritesIsReadAsItWas) {
+  Random random(1);
+  for (int i = 0; i < 2'000; ++i) {
+    const RevisionRecord record = random.record();
+    EXPECT_EQ(wire::find_record(encode_record(record)), record) << i;
+    const Writer writer = random.writer();
+    EXPECT_EQ(wire::find_writer(encode_writer(writer)), writer) << i;
+  }
+}
+
+TEST(WireTest, WhatIsReadHasNoOtherForm) {
+  Random random(2);
+  int read = 0;
+  for (int i = 0; i < 20'000; ++i) {
+    const std::string record = random.damaged(encode_record(random.record()));
+    if (const auto found = wire::find_record(record)) {
+      ++read;
+      EXPECT_EQ(encode_record(*found), record) << i;
+    }
+    const std::string writer = random.damaged(encode_writer(random.writer()));
+    if (const auto found = wire::find_writer(writer)) {
+      ++read;
+      EXPECT_EQ(encode_writer(*found), writer) << i;
+    }
+  }
+  EXPECT_GT(read, 100) << "some changes only change values";
+}
+
+TEST(WireTest, EntriesAreTakenApart) {
+  Random random(3);
+  for (int i = 0; i < 200; ++i) {
+    const RevisionRecord record = random.record();
+    std::optional<std::int64_t> instant;
+    if (random.coin()) instant = static_cast<std::int64_t>(random.number());
+    const Entry entry = encode_entry({RevisionPut{record}, instant});
+    const auto parts = wire::find_entry(entry.bytes);
+    ASSERT_TRUE(parts.has_value()) << i;
+    EXPECT_EQ(parts->mono_ms, instant);
+    EXPECT_EQ(parts->field, 10U);
+    EXPECT_EQ(parts->body, encode_record(record));
+  }
+  EXPECT_FALSE(wire::find_entry("").has_value());
+  EXPECT_FALSE(wire::find_entry(encode_entry({WatermarkPut{}, std::nullopt}).bytes).has_value());
+}
+
+}  // namespace
+}  // namespace steelyard::metadata
