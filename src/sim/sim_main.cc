@@ -76,6 +76,7 @@ int main(int argc, char** argv) {
     if (arguments->verbose) fmt::print("{}", history.trace);
     sum.appends += history.appends;
     sum.published += history.published;
+    sum.deleted += history.deleted;
     sum.takeovers += history.takeovers;
     sum.leases += history.leases;
     sum.kills += history.kills;
@@ -85,10 +86,11 @@ int main(int argc, char** argv) {
   }
   const double seconds = static_cast<double>(clock.mono_ns() - begun_ns) / 1e9;
   fmt::print(
-      "{} histories from seed {}: {} appends, {} revisions published, {} takeovers, {} leases, {} kills, {} reboots, "
+      "{} histories from seed {}: {} appends, {} revisions published, {} deleted or aborted, {} takeovers, {} leases, "
+      "{} kills, {} reboots, "
       "{} "
       "damages, {} switches; {:.0f} histories a second\n",
-      arguments->histories, arguments->seed, sum.appends, sum.published, sum.takeovers, sum.leases, sum.kills,
-      sum.reboots, sum.damages, sum.switches, static_cast<double>(arguments->histories) / seconds);
+      arguments->histories, arguments->seed, sum.appends, sum.published, sum.deleted, sum.takeovers, sum.leases,
+      sum.kills, sum.reboots, sum.damages, sum.switches, static_cast<double>(arguments->histories) / seconds);
   return 0;
 }

@@ -150,6 +150,19 @@ void Model::check_edge(const Operation& by, const RevisionRecord& before, const 
   if (edge == std::pair(Availability::kReady, Availability::kDegraded) && !may_be_damaged(revision)) {
     violated(name + " becomes DEGRADED although nothing was damaged");
   }
+  if (after.availability == Availability::kDeleting && before.committed_seq != 0 &&
+      before.availability != after.availability) {
+    if (!by.may_delete) violated(fmt::format("{} is deleted by op {} ({})", name, by.id, by.what));
+    if (const auto lease = live_lease_of(after.identity); lease && !by.drains) {
+      violated(fmt::format("{} is deleted under lease {} of {}", name, lease->lease_id, lease->holder));
+    }
+  }
+  if (edge == std::pair(Availability::kDeleting, Availability::kDeleted)) {
+    if (!by.finishes) violated(fmt::format("{} becomes a tombstone by op {} ({})", name, by.id, by.what));
+    if (const auto lease = live_lease_of(after.identity)) {
+      violated(fmt::format("{} becomes a tombstone under lease {} of {}", name, lease->lease_id, lease->holder));
+    }
+  }
   if (edge == std::pair(Availability::kImporting, Availability::kDeleting) && !by.may_abort) {
     violated(fmt::format("{} is aborted by op {} ({})", name, by.id, by.what));
   }
@@ -206,7 +219,14 @@ void Model::see(Operation& by, const oplog::Append& append, const metadata::Leas
     } else if (last_mono_before_ms_ >= found->second.expires_mono_ms) {
       violated(name + " had ended and is re-armed");
     }
-    if (lease.expires_mono_ms != append.at.mono_ms + lease.ttl_ms) violated(name + " is re-armed with another time");
+    const std::int64_t whole = append.at.mono_ms + lease.ttl_ms;
+    const std::int64_t bound = lease.renewable_until_mono_ms == 0 ? whole : lease.renewable_until_mono_ms;
+    if (lease.expires_mono_ms != std::min(whole, bound)) violated(name + " is re-armed with another time");
+  } else if (by.drains && found != leases_.end() && lease.renewable_until_mono_ms != 0) {
+    // A delete that drains bounds the renewals of the leases that live, and changes nothing else of them.
+    Lease bounded = found->second;
+    bounded.renewable_until_mono_ms = lease.renewable_until_mono_ms;
+    if (lease != bounded) violated(name + " is changed by a delete");
   } else {
     by.put_lease = true;
     const bool lives = found != leases_.end() && append.at.mono_ms < found->second.expires_mono_ms;
@@ -239,6 +259,66 @@ void Model::see(Operation& /*by*/, const oplog::Append& append, const metadata::
   if (begun.epoch.epoch != append.at.epoch) violated("an epoch begins that is not the machine's");
 }
 
+void Model::see(Operation& by, const oplog::Append& append, const metadata::WatermarkPut& put) {
+  if (!by.compacts) violated(fmt::format("op {} ({}) sets a watermark at {}", by.id, by.what, append.sequence));
+  std::int64_t& mark = watermarks_[put.watermark.lineage];
+  if (put.watermark.weight_generation <= mark) violated("a watermark does not rise");
+  mark = put.watermark.weight_generation;
+}
+
+void Model::see(Operation& by, const oplog::Append& /*append*/, const metadata::RevisionRemoved& removed) {
+  const metadata::Identity& identity = removed.record.identity;
+  Revision* const revision = find(identity);
+  if (!by.compacts || revision == nullptr || revision->now().availability != Availability::kDeleted ||
+      watermarks_[identity.lineage] < identity.weight_generation) {
+    violated(fmt::format("op {} ({}) removes the record of {}", by.id, by.what, text_of(identity)));
+  }
+  if (revision != nullptr) revision->compacted = true;
+}
+
+std::optional<Lease> Model::live_lease_of(const Identity& identity) const {
+  for (const auto& [id, lease] : leases_) {
+    if (lease.identity == identity && lease_lives(id)) return lease;
+  }
+  return std::nullopt;
+}
+
+void Model::see(Operation& by, const oplog::Append& append, const metadata::RunnerPut& put) {
+  const metadata::Runner& runner = put.runner;
+  const std::string name = "the runner of " + text_of(runner.identity);
+  std::optional<metadata::Runner>& before = revisions_[runner.identity].runner;
+  if (begins_epoch_) {
+    if (!before || runner.run_attempt != before->run_attempt) violated(name + " is not re-armed as it was");
+    before = runner;
+    return;
+  }
+  if (!by.repairs) violated(fmt::format("op {} ({}) puts {}", by.id, by.what, name));
+  const bool same_operation = before && before->operation_id == runner.operation_id;
+  const bool takes_over = same_operation && !runner.token.empty() && before->token != runner.token;
+  if (takes_over) {
+    if (runner.run_attempt != before->run_attempt + 1) violated(name + " was taken over without a new attempt");
+    const bool expired = append.at.mono_ms >= before->granted_mono_ms + before->ttl_ms;
+    const bool ended = before->token.empty() || expired;
+    if (!ended && !world_.nature().runtime().provably_gone(before->process)) {
+      violated(name + " was taken over while it was live");
+    }
+  } else if (same_operation && (runner.process != before->process || before->process != by.process)) {
+    violated(fmt::format("op {} speaks for {}", by.id, name));
+  }
+  before = runner;
+}
+
+void Model::see(Operation& by, const oplog::Append& /*append*/, const metadata::RunnerRemoved& removed) {
+  if (!by.repairs && !by.may_delete) violated(fmt::format("op {} ({}) ends a runner", by.id, by.what));
+  revisions_[removed.identity].runner.reset();
+}
+
+void Model::see(Operation& by, const oplog::Append& /*append*/, const metadata::OperationForgotten& forgotten) {
+  if (!by.repairs && !by.may_delete) {
+    violated(fmt::format("op {} ({}) forgets operation {}", by.id, by.what, forgotten.operation_id));
+  }
+}
+
 template <typename Other>
 void Model::see(Operation& by, const oplog::Append& append, const Other& entry) {
   violated(fmt::format("op {} ({}) appends a {} at {}, which no command of this workload does", by.id, by.what,
@@ -257,7 +337,10 @@ void Model::import_answered(const Operation& operation, const Result<store::Impo
     }
     bool taken_over = false;
     for (const auto& [identity, attempt] : operation.attempts) {
-      taken_over = taken_over || find(identity)->now().import_attempt != attempt;
+      // Or aborted, which it may meet as missing objects while the log does not tell it.
+      const RevisionRecord& now = find(identity)->now();
+      taken_over = taken_over || now.import_attempt != attempt || now.availability == Availability::kDeleting ||
+                   now.availability == Availability::kDeleted;
     }
     if (answer.code() == Code::kCorrupt && !source_changed && !any_damage() && !taken_over) {
       violated(fmt::format("op {} finds damage where none is: {}", operation.id, answer.status().to_string()));
@@ -288,6 +371,7 @@ void Model::listed(const metadata::ListQuery& query, const Result<metadata::List
   std::vector<Identity> expected;
   for (const auto& [identity, revision] : revisions_) {
     const Availability state = revision.now().availability;
+    if (revision.compacted) continue;
     if (query.all || state == Availability::kReady || state == Availability::kDegraded) expected.push_back(identity);
   }
   std::vector<Identity> found;
@@ -363,8 +447,19 @@ void Model::aborted(const Operation& operation, const Identity& identity, const 
     }
     return;
   }
-  if (revision == nullptr || revision->now().availability != Availability::kDeleting) {
+  if (revision == nullptr || (revision->now().availability != Availability::kDeleting &&
+                              revision->now().availability != Availability::kDeleted)) {
     violated(fmt::format("op {} is told that {} is aborted, which it is not", operation.id, text_of(identity)));
+  }
+}
+
+void Model::erased(const Operation& operation, const Identity& identity, const Result<store::RemovalResult>& answer) {
+  const Revision* revision = find(identity);
+  if (answer.code() == Code::kNotFound && revision != nullptr) {
+    violated(text_of(identity) + " is there and not found");
+  }
+  if (answer.ok() && (revision == nullptr || revision->now().availability != Availability::kDeleted)) {
+    violated(fmt::format("op {} is told that {} is deleted, which it is not", operation.id, text_of(identity)));
   }
 }
 

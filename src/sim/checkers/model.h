@@ -33,6 +33,11 @@ struct Operation {
   std::string releases;  ///< a lease that it may end
   bool may_abort = false;
   bool forces = false;  ///< aborts whoever writes
+  bool may_delete = false;
+  bool drains = false;    ///< deletes under live leases
+  bool finishes = false;  ///< takes away what is DELETING
+  bool compacts = false;  ///< tombstones
+  bool repairs = false;   ///< starts, runs and ends operations
   // Filled by the appends it made:
   std::map<metadata::Identity, std::uint32_t> attempts;
   std::optional<metadata::Identity> published;
@@ -50,10 +55,16 @@ struct Revision {
   std::map<std::uint32_t, std::uint64_t> attempts;  ///< the operation that each belongs to
   std::optional<std::size_t> checkpoint;            ///< what was published
   std::optional<metadata::Writer> writer;
+  std::optional<metadata::Runner> runner;
   std::vector<Digest> objects;  ///< once published: the manifest's, then each payload object's
 
   const metadata::RevisionRecord& now() const { return facts.back().record; }
   bool published() const { return now().committed_seq != 0; }
+  bool readable() const {
+    return now().availability == metadata::Availability::kReady ||
+           now().availability == metadata::Availability::kDegraded;
+  }
+  bool compacted = false;  ///< its record is gone
 };
 
 class Model {
@@ -91,6 +102,11 @@ class Model {
   void aborted(const Operation& operation, const metadata::Identity& identity,
                const Result<metadata::RevisionRecord>& answer);
 
+  void erased(const Operation& operation, const metadata::Identity& identity,
+              const Result<store::RemovalResult>& answer);
+  /// A live lease of the revision.
+  std::optional<metadata::Lease> live_lease_of(const metadata::Identity& identity) const;
+
   void violated(const std::string& what) { verdict_.violated(what); }
 
  private:
@@ -100,6 +116,11 @@ class Model {
   void see(Operation& by, const oplog::Append& append, const metadata::LeasePut& put);
   void see(Operation& by, const oplog::Append& append, const metadata::LeaseRemoved& removed);
   void see(Operation& by, const oplog::Append& append, const metadata::EpochBegun& begun);
+  void see(Operation& by, const oplog::Append& append, const metadata::WatermarkPut& put);
+  void see(Operation& by, const oplog::Append& append, const metadata::RevisionRemoved& removed);
+  void see(Operation& by, const oplog::Append& append, const metadata::RunnerPut& put);
+  void see(Operation& by, const oplog::Append& append, const metadata::RunnerRemoved& removed);
+  void see(Operation& by, const oplog::Append& append, const metadata::OperationForgotten& forgotten);
   template <typename Other>
   void see(Operation& by, const oplog::Append& append, const Other& entry);
   void check_takeover(const Operation& by, const oplog::Append& append, const Revision& revision);
@@ -118,6 +139,7 @@ class Model {
   bool begins_epoch_ = false;
   std::map<metadata::Identity, Revision> revisions_;
   std::map<std::string, metadata::Lease> leases_;
+  std::map<metadata::Lineage, std::int64_t> watermarks_;
   std::uint64_t leases_granted_ = 0;
   std::set<Digest> damaged_;
   bool bad_reads_ = false;

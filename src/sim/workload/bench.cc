@@ -1,5 +1,13 @@
 #include "sim/workload/bench.h"
 
+#include <fmt/format.h>
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "formats/identity.h"
 #include "oplog/open.h"
 
 namespace steelyard::sim {
@@ -35,6 +43,7 @@ Profile draw_profile(Random& random) {
   profile.snapshot_every = random.one_of(kSnapshots);
   constexpr std::int64_t kPauses[] = {5, 500, 20'000};
   profile.pause_ms_max = random.one_of(kPauses);
+  profile.gc_grace_ms = random.per_mille(700) ? 0 : 3'600'000;
   profile.clients = 2 + random.below(3);
   profile.calls_per_client = 4 + random.below(9);
   profile.troubles = random.below(12);
@@ -64,6 +73,7 @@ Bench::Bench(std::uint64_t seed, Canary canary_in)
 
 DiskFindings Bench::look_at(const metadata::Identity& identity) {
   Revision& revision = *model.find(identity);
+  if (!revision.readable() && !model.live_lease_of(identity)) return {};
   DiskFindings findings = check_on_disk(model, world.nature().runtime(), disk, revision);
   if (revision.objects.empty()) revision.objects = findings.objects;
   return findings;
@@ -72,6 +82,32 @@ DiskFindings Bench::look_at(const metadata::Identity& identity) {
 void Bench::look_at_all() {
   for (const auto& [identity, revision] : model.revisions()) {
     if (revision.published()) look_at(identity);
+  }
+}
+
+void Bench::look_for_garbage() {
+  const auto tier = std::move(tiers::open_simulated(world.nature().runtime(), disk)).value();
+  std::map<std::string, const Revision*> owners;
+  for (const auto& [identity, revision] : model.revisions()) {
+    owners[formats::payload_group_digest(identity).hex()] = &revision;
+  }
+  const std::vector<std::string> groups = tier->list_groups().value();
+  for (const std::string& group : groups) {
+    const auto owner = owners.find(group);
+    if (owner == owners.end()) {
+      model.violated("group " + group + " is nobody's");
+      continue;
+    }
+    const Revision& revision = *owner->second;
+    const std::vector<std::uint32_t> attempts = tier->list_group(group).value().attempts;
+    for (const std::uint32_t attempt : attempts) {
+      if (revision.readable() && attempt == revision.now().import_attempt) continue;
+      model.violated(fmt::format("attempt {} of {} is left after a gc", attempt, text_of(revision.now().identity)));
+    }
+  }
+  const std::vector<tiers::ContentEntry> content = tier->list_content().value();
+  for (const tiers::ContentEntry& entry : content) {
+    if (entry.links == 1) model.violated("content " + entry.sha256.hex() + " is used by nobody after a gc");
   }
 }
 

@@ -25,6 +25,7 @@ struct Profile {
   std::int64_t writer_ttl_ms = 0;
   std::int64_t lease_ttl_ms = 0;
   std::uint64_t snapshot_every = 0;
+  std::int64_t gc_grace_ms = 0;
   std::int64_t pause_ms_max = 0;  ///< between the calls of a client
   std::uint64_t clients = 0;
   std::uint64_t calls_per_client = 0;
@@ -51,8 +52,10 @@ struct Bench {
 
   /// Looks at a revision's bytes past every fault, and remembers its objects.
   DiskFindings look_at(const metadata::Identity& identity);
-  /// Of every published revision.
+  /// Of every revision that can be read, and of those whose removal has to wait for a lease.
   void look_at_all();
+  /// After a gc in peace: nothing lies on the disk that no revision needs.
+  void look_for_garbage();
 };
 
 }  // namespace steelyard::sim

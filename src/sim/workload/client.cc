@@ -70,6 +70,8 @@ Client::Client(Bench& bench, Process& process, const Profile& profile, std::uint
   options_.writer_ttl_ms = profile_.writer_ttl_ms;
   options_.lease_ttl_ms = profile_.lease_ttl_ms;
   options_.snapshot_every = profile_.snapshot_every;
+  options_.abandon_after_ms = 2 * profile_.writer_ttl_ms;
+  options_.gc_grace_ms = profile_.gc_grace_ms;
   store::StoreParts parts;
   parts.store_id = "simulated";
   parts.cold = make_tier();
@@ -122,11 +124,14 @@ void Client::end(const Operation& operation, const Status& status) {
 
 void Client::pause(std::int64_t ms_max) { process_.runtime().sleep_ms(ms_max > 0 ? random_.between(0, ms_max) : 0); }
 
-std::optional<Identity> Client::some_revision(bool published) {
+std::optional<Identity> Client::some_revision(Kind kind) {
   std::vector<Identity> some;
   for (const auto& [identity, revision] : bench_.model.revisions()) {
     const bool importing = revision.now().availability == Availability::kImporting;
-    if (published ? revision.published() : importing) some.push_back(identity);
+    const bool wanted = kind == Kind::kReadable    ? revision.readable()
+                        : kind == Kind::kPublished ? revision.published()
+                                                   : importing;
+    if (wanted && !revision.compacted) some.push_back(identity);
   }
   if (some.empty()) return std::nullopt;
   return some[random_.below(some.size())];
@@ -138,7 +143,12 @@ void Client::play(std::uint64_t calls) {
     pause(profile_.pause_ms_max);
     const std::uint64_t die = random_.below(100);
     const std::string resource = resources[random_.below(3)];
-    const auto readable = some_revision(true);
+    // Now and then one that is deleted.
+    const auto readable = some_revision(random_.per_mille(900) ? Kind::kReadable : Kind::kPublished);
+    if (random_.per_mille(120)) {
+      clean_up();
+      continue;
+    }
     if (die < 40 || (die < 80 && !readable)) {
       std::optional<std::int64_t> generation;
       if (random_.per_mille(200)) generation = random_.between(1, 4);
@@ -161,8 +171,12 @@ void Client::play(std::uint64_t calls) {
       begin_only(resource);
     } else if (die < 95) {
       publish_by_hand(resource);
-    } else if (const auto importing = some_revision(false)) {
-      abort(*importing);
+    } else if (const auto importing = some_revision(Kind::kImporting)) {
+      if (random_.per_mille(500)) {
+        abort(*importing);
+      } else {
+        abort_whole(*importing);
+      }
     }
   }
 }
@@ -211,7 +225,9 @@ void Client::inspect(const Identity& identity) {
   end(operation, answer.status());
   if (!alive()) return;
   if (!answer.ok()) {
-    if (answer.code() == Code::kNotFound) bench_.model.violated(text_of(identity) + " is there and not found");
+    if (answer.code() == Code::kNotFound && !bench_.model.find(identity)->compacted) {
+      bench_.model.violated(text_of(identity) + " is there and not found");
+    }
     return;
   }
   bench_.model.shown(operation, answer->record);
@@ -230,10 +246,15 @@ Status Client::verify(const Identity& identity) {
   if (!alive()) return answer.status();
   const std::vector<std::string> after = bench_.look_at(identity).damaged;
   const std::string name = text_of(identity);
+  const Revision& revision = *bench_.model.find(identity);
   if (!answer.ok()) {
-    if (answer.code() == Code::kNotFound) bench_.model.violated(name + " is there and not found");
+    if (answer.code() == Code::kNotFound && !revision.compacted) {
+      bench_.model.violated(name + " is there and not found");
+    }
     return answer.status();
   }
+  // One that was deleted while it was read, without its lease being waited for, may be seen in any state.
+  if (!revision.readable()) return {};
   bench_.model.shown(operation, answer->record);
   std::vector<std::string> found;
   std::vector<std::string> proved;  // a read that failed names its object and proves nothing
@@ -246,17 +267,22 @@ Status Client::verify(const Identity& identity) {
   // A damaged manifest hides what lies behind it, and a bad read of it does too.
   const bool manifest_damaged = std::binary_search(found.begin(), found.end(), formats::manifest_key(identity));
   for (const std::string& object : before) {
-    if (!manifest_damaged && !std::binary_search(found.begin(), found.end(), object)) {
+    // What a repair has made whole meanwhile need not be seen.
+    const bool still = std::binary_search(after.begin(), after.end(), object);
+    if (still && !manifest_damaged && !std::binary_search(found.begin(), found.end(), object)) {
       bench_.model.violated(fmt::format("verify of {} does not see the damage of {}", name, object));
     }
   }
   for (const std::string& object : proved) {
-    if (!bench_.model.bad_reads() && !std::binary_search(after.begin(), after.end(), object)) {
+    const bool there = std::binary_search(before.begin(), before.end(), object) ||
+                       std::binary_search(after.begin(), after.end(), object);
+    if (!bench_.model.bad_reads() && !there) {
       bench_.model.violated(fmt::format("verify of {} sees damage of {}, which is whole", name, object));
     }
   }
   const Availability wanted = answer->problems.empty() ? Availability::kReady : Availability::kDegraded;
-  if (answer->record.availability != wanted) {
+  // Where the disk changed meanwhile, what was found may have been judged again.
+  if (answer->record.availability != wanted && before == after && !bench_.model.bad_reads()) {
     bench_.model.violated(fmt::format("verify of {} found {} problems and says {}", name, answer->problems.size(),
                                       metadata::name_of(answer->record.availability)));
   }
@@ -296,6 +322,11 @@ void Client::check_cat(const Operation& operation, const Identity& identity, con
   const std::string name = text_of(identity);
   const Revision& revision = *bench_.model.find(identity);
   if (!status.ok()) {
+    // A delete that does not wait for a reader without a lease leaves it with less than it needs.
+    const bool going = std::ranges::any_of(bench_.model.revisions(), [&](const auto& one) {
+      return one.first.lineage == identity.lineage && !one.second.readable() && one.second.published();
+    });
+    if (exact ? !revision.readable() : going) return;
     const bool damaged = exact ? bench_.model.may_be_damaged(revision) : bench_.model.any_damage();
     if (status.code() == Code::kCorrupt) {
       if (!damaged)

@@ -34,6 +34,18 @@ class Client {
   /// Begins an import without a source, renews it, and gives it back or aborts it.
   void begin_only(const std::string& resource);
   void abort(const metadata::Identity& identity);
+  /// `wait_ms`: drains.
+  Status erase(const metadata::Identity& identity, std::optional<std::int64_t> wait_ms);
+  /// The store's abort, which also takes the bytes away.
+  void abort_whole(const metadata::Identity& identity);
+  /// Ends what is DELETING, whatever it was; leases are waited for.
+  void finish(const metadata::Identity& identity);
+  Status reconcile();
+  Status gc(bool dry_run);
+  /// `with_source`: from what it was imported from, where that is known. Not `wait`: only started.
+  Status repair(const metadata::Identity& identity, bool with_source, bool wait);
+  /// In peace: what is damaged of it, and not its manifest, is whole afterwards.
+  void make_whole(const metadata::Identity& identity, std::int64_t patience_ms);
   /// Publishes a revision step by step, and repeats its Commit.
   void publish_by_hand(const std::string& resource);
 
@@ -41,7 +53,9 @@ class Client {
   bool alive() const { return process_.alive(); }
   Operation& start(const std::string& what);
   void end(const Operation& operation, const Status& status);
-  std::optional<metadata::Identity> some_revision(bool published);
+  enum class Kind : std::uint8_t { kReadable, kPublished, kImporting };
+  std::optional<metadata::Identity> some_revision(Kind kind);
+  void clean_up();
   void check_cat(const Operation& operation, const metadata::Identity& identity, const std::string& path, bool exact,
                  std::uint64_t first, std::uint64_t last, const std::string& bytes, const Status& status);
   void pause(std::int64_t ms_max);

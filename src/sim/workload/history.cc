@@ -157,7 +157,7 @@ class Nature {
   void damage_something() {
     std::vector<std::pair<Identity, std::uint32_t>> members;
     for (const auto& [identity, revision] : bench_.model.revisions()) {
-      for (std::uint32_t i = 0; i < revision.objects.size(); ++i) {
+      for (std::uint32_t i = 0; revision.readable() && i < revision.objects.size(); ++i) {
         if (!bench_.model.is_damaged(revision.objects[i])) members.emplace_back(identity, i);
       }
     }
@@ -200,8 +200,10 @@ class Nature {
     client.list(true);
     std::vector<Identity> published;
     std::vector<Identity> importing;
+    std::vector<Identity> deleting;
     for (const auto& [identity, revision] : bench_.model.revisions()) {
-      if (revision.published()) published.push_back(identity);
+      if (revision.readable()) published.push_back(identity);
+      if (revision.now().availability == Availability::kDeleting) deleting.push_back(identity);
       if (revision.now().availability == Availability::kImporting) importing.push_back(identity);
     }
     for (const Identity& identity : published) {
@@ -234,6 +236,15 @@ class Nature {
         bench_.model.violated(fmt::format("{} cannot be imported again: {}", text_of(identity), imported.to_string()));
       }
     }
+    // So is what was being deleted; leases of the dead run out.
+    for (const Identity& identity : deleting) client.finish(identity);
+    for (const Identity& identity : published) client.make_whole(identity, patience_ms);
+    const Status reconciled = client.reconcile();
+    if (!reconciled.ok()) bench_.model.violated("reconcile in peace: " + reconciled.to_string());
+    const Status collected = client.gc(false);
+    if (!collected.ok()) bench_.model.violated("gc in peace: " + collected.to_string());
+    bench_.look_for_garbage();
+    bench_.look_at_all();
     client.list(true);
   }
 
@@ -272,6 +283,7 @@ History run_history(std::uint64_t seed, Canary canary) {
   history.appends = bench.model.sequence();
   for (const auto& [identity, revision] : bench.model.revisions()) {
     history.published += revision.published() ? 1 : 0;
+    history.deleted += revision.now().availability == Availability::kDeleted ? 1 : 0;
     history.takeovers += revision.attempts.size() - 1;
   }
   history.leases = bench.model.leases_granted();

@@ -15,6 +15,7 @@ struct History {
   std::string trace;
   std::uint64_t appends = 0;
   std::uint64_t published = 0;
+  std::uint64_t deleted = 0;  ///< aborted ones too
   std::uint64_t takeovers = 0;
   std::uint64_t leases = 0;
   std::uint64_t kills = 0;
