@@ -6,13 +6,15 @@ import json
 import os
 import shutil
 import signal
+import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
 
 from crash import harness
-from lib.checkpoints import make_checkpoint, tree_digests
-from lib.waiting import wait_until
+from lib.checkpoints import tree_digests
+from lib.runner import Steelyard, binary
 
 MIB = 1024 * 1024
 
@@ -290,3 +292,43 @@ def test_progress(steelyard, source, model):
     events = [json.loads(line) for line in result.stderr.splitlines()]
     assert {event["phase"] for event in events} == {"repair"}
     assert events[-1]["bytes_done"] == events[-1]["bytes_total"] == MIB
+
+
+def test_a_user_who_may_only_read(steelyard, source, unprivileged):
+    """Damage is told and not recorded; repair says that it may not write."""
+    with tempfile.TemporaryDirectory(prefix="steelyard-test-") as folder:
+        os.chmod(folder, 0o755)
+        runner = Steelyard(Path(folder) / "store", Path(folder) / "home")
+        model = runner(*harness.import_args(source, "m")).last
+        if subprocess.run([str(binary()), "--version"], capture_output=True, **unprivileged).returncode != 0:
+            pytest.skip("another user cannot run the program where it lies")
+        flip(large(objects_of(runner, model))[0])
+        everything = [runner.store, *runner.store.rglob("*")]
+        if not unprivileged:
+            for path in everything:
+                path.chmod(path.stat().st_mode & ~0o222)
+        runner("verify", model, code=5, **unprivileged)
+        runner("cat", model, "config.json", **unprivileged)
+        assert runner.error("repair", model, code=9, **unprivileged)["code"] == "UNAUTHORIZED"
+        for path in everything:
+            path.chmod(path.stat().st_mode | 0o200)
+        assert state(runner, model) == ("READY", "NONE")
+
+
+def test_readers_and_repairs_at_once(steelyard, source, model, tmp_path):
+    """Whoever reads gets right bytes or an error; in the end everything is whole, and READY."""
+    shared = steelyard(*harness.import_args(source, "twin")).last
+    objects = large(objects_of(steelyard, model))
+    for path in objects[:3]:
+        flip(path)
+    steelyard("verify", model, code=5)
+    running = [steelyard.start("repair", ref, "--source", source) for ref in (model, shared, model, shared)]
+    running += [steelyard.start("verify", ref) for ref in (model, shared)]
+    running += [steelyard.start("materialize", ref, tmp_path / f"out-{ref}", "--allow-degraded") for ref in (model, shared)]
+    for process in running:
+        _, err = process.communicate(timeout=300)
+        assert process.returncode in (0, 4, 5, 6, 7), err.decode()
+    for ref in (model, shared):
+        steelyard("verify", ref)
+        assert state(steelyard, ref) == ("READY", "NONE")
+        harness.assert_whole(steelyard, source, tmp_path, ref)
