@@ -248,3 +248,36 @@ def test_a_tombstone_is_known_as_damaged_no_more(steelyard, tmp_path, model):
     ref = steelyard("-n", "lab", "import", other, "m").last
     steelyard("delete", "m", "--yes")
     assert steelyard("-n", "lab", "verify", ref).last == "ok"
+
+
+def test_a_recovered_catalog_knows_what_was_deleted(steelyard, checkpoint, model, unfinished):
+    """No snapshot copy knows it yet: the markers do, for a tombstone and for what was under way."""
+    steelyard("delete", "m", "--yes")
+    steelyard("abort", "half", "--yes")
+    twin = steelyard("import", checkpoint, "twin").last
+    killed = steelyard.run("delete", "twin", "--yes", env={"STEELYARD_FAULT": "kill@delete.after_marker"})
+    assert killed.code == -signal.SIGKILL
+    for path in steelyard.store.glob("catalog.*"):
+        path.unlink()
+    steelyard("recover", "--yes")
+    assert steelyard.json("list")["revisions"] == []
+    for ref in (model, unfinished, twin):
+        steelyard.error("import", checkpoint, ref, code=4)
+    assert steelyard("import", checkpoint, "m").last == "m@main#2"
+    assert steelyard("import", checkpoint, "half").last == "half@main#2"
+    steelyard("reconcile")
+    steelyard("gc", "--yes", "--gc-grace", "0s")
+    assert steelyard("verify", "m").last == steelyard("verify", "half").last == "ok"
+
+
+def test_an_import_after_a_recovery_does_not_meet_the_lost_one(steelyard, tmp_path, checkpoint, unfinished):
+    """The recovered catalog does not know the import that was under way; another source takes its name and number."""
+    for path in steelyard.store.glob("catalog.*"):
+        path.unlink()
+    steelyard("recover", "--yes")
+    other = make_checkpoint(tmp_path / "other", shards=1, seed="other")
+    assert steelyard("import", other, "half").last == unfinished
+    assert steelyard("verify", unfinished).last == "ok"
+    steelyard("gc", "--yes", "--gc-grace", "0s")
+    assert [path.name for path in group_of(steelyard, unfinished).iterdir()] == ["2"]
+    assert steelyard("verify", unfinished).last == "ok"
