@@ -3,15 +3,19 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <optional>
 #include <utility>
 
 #include "formats/identity.h"
+#include "oplog/open.h"
 #include "oplog/replay.h"
 #include "sim/checkpoints.h"
 #include "sim/workload/bench.h"
 #include "sim/workload/client.h"
+#include "store/rebuild.h"
+#include "tiers/simulated.h"
 
 namespace steelyard::sim {
 
@@ -53,6 +57,7 @@ class Nature {
     reboot();
     audit();
     check_log();
+    check_recovery();
   }
 
  private:
@@ -262,6 +267,34 @@ class Nature {
     if (length != bench_.model.sequence()) {
       bench_.model.violated(fmt::format("the log has {} appends, {} were seen", length, bench_.model.sequence()));
     }
+  }
+
+  /// Were the catalog lost now, the cold tier would bring back what is published, and nothing else.
+  void check_recovery() {
+    const auto tier = tiers::open_simulated(clock(), bench_.disk);
+    SY_CHECK(tier.ok(), "a simulated tier opens");
+    auto rebuilt = store::rebuild_catalog(**tier);
+    if (!rebuilt.ok()) return bench_.model.violated("a recovery in peace: " + rebuilt.status().to_string());
+    std::map<Identity, const metadata::RevisionRecord*> published;
+    for (const metadata::RevisionRecord& record : rebuilt->published) published.emplace(record.identity, &record);
+    for (const auto& [identity, revision] : bench_.model.revisions()) {
+      const auto found = published.find(identity);
+      const bool wanted = revision.readable();
+      if (found == published.end()) {
+        if (!wanted || bench_.model.may_be_damaged(revision)) continue;
+        bench_.model.violated(fmt::format("a recovery does not bring {} back", text_of(identity)));
+      } else if (!wanted) {
+        bench_.model.violated(fmt::format("a recovery brings {} back, which is {}", text_of(identity),
+                                          name_of(revision.now().availability)));
+      } else if (found->second->import_attempt != revision.now().import_attempt ||
+                 found->second->summary != revision.now().summary) {
+        bench_.model.violated(fmt::format("a recovery brings {} back as something else", text_of(identity)));
+      }
+    }
+    const auto log = oplog::open_memory(clock());
+    Status restored = log->restore(rebuilt->snapshot);
+    if (restored.ok()) restored = oplog::verify_state(*log);
+    if (!restored.ok()) bench_.model.violated("a rebuilt catalog cannot be restored: " + restored.to_string());
   }
 
   Bench& bench_;
