@@ -103,6 +103,8 @@ Status DirectoryTier::give_content(const std::string& entry_path, const ObjectNa
   const std::string beside = temporary_path(name.in, temporary.name());
   result = folder_.link("tier.replace_link", entry_path, beside);
   if (result == -ENOENT) {
+    // A name that was deleted meanwhile stays so, and so do its folders.
+    if (!may_be_absent && folder_.stat(path, &there) == -ENOENT) return {};
     SY_RETURN_IF_ERROR(folder_.make_folders(attempt_path(name.in) + "/tmp"));
     if (may_be_absent) SY_RETURN_IF_ERROR(folder_.make_folders(attempt_path(name.in) + "/p"));
     result = folder_.link("tier.replace_link", entry_path, beside);
@@ -112,6 +114,7 @@ Status DirectoryTier::give_content(const std::string& entry_path, const ObjectNa
   result = folder_.rename("tier.replace", beside, path);
   if (result < 0) {
     static_cast<void>(folder_.unlink(beside));
+    if (result == -ENOENT && !may_be_absent) return {};
     return folder_.write_failure(-result, "rename", path, 0);
   }
   SY_POINT(folder_.runtime(), "tier.after_replace");
