@@ -17,9 +17,10 @@ help: ## what can be made
 setup: ## install what is missing: Debian packages (packages.apt) and .venv (requirements-dev.txt)
 	@tools/setup
 
-build: setup ## the program, as released: build/bin/steelyard
-	@mkdir -p build && $(CMAKE) -B build >build/configure.log 2>&1 || { cat build/configure.log; exit 1; }
-	@ninja -C build -j $(JOBS) steelyard
+build: setup ## the program, as released: build/bin/steelyard; and the Python package, editable in .venv
+	@mkdir -p build && $(CMAKE) -B build -DSY_PYTHON=ON -DPython_EXECUTABLE=$(CURDIR)/$(PYTHON) >build/configure.log 2>&1 || { cat build/configure.log; exit 1; }
+	@ninja -C build -j $(JOBS) steelyard steelyard_python
+	@tools/install_editable
 
 quickstart: build ## import, list, inspect, verify and materialise a real checkpoint (MODEL=DIR: your own)
 	@tools/quickstart $(MODEL)

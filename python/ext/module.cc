@@ -1,0 +1,8 @@
+// steelyard._ext: what the facade in python/steelyard stands on. Nothing here is public; the facade is.
+#include "ext/areas.h"
+
+NB_MODULE(_ext, module) {
+  module.doc() = "The compiled part of steelyard. Import the public modules instead.";
+  module.attr("version") = STEELYARD_VERSION;
+  steelyard::python::add_cli(module);
+}
