@@ -7,6 +7,11 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "placement/errors.h"
+#include "placement/types.h"
 
 namespace steelyard::placement {
 
@@ -18,6 +23,12 @@ struct TextArray {
   std::optional<std::span<const std::uint32_t>> codes;
 
   std::size_t size() const { return codes ? codes->size() : ends.size(); }
+  /// For a checked array.
+  std::string_view at(std::size_t row) const {
+    const std::size_t number = codes ? (*codes)[row] : row;
+    const std::uint64_t begin = number == 0 ? 0 : ends[number - 1];
+    return text.substr(begin, ends[number] - begin);
+  }
 };
 
 /// Lists of integers: `values`, and either one `width` for all rows (a matrix) or where each row ends.
@@ -28,12 +39,22 @@ struct ListArray {
   std::size_t rows = 0;   ///< used when `ends` is empty
 
   std::size_t size() const { return ends.empty() ? rows : ends.size(); }
+  /// For a checked array.
+  std::span<const std::int64_t> at(std::size_t row) const {
+    if (ends.empty()) return values.subspan(row * width, width);
+    const std::uint64_t begin = row == 0 ? 0 : ends[row - 1];
+    return values.subspan(begin, ends[row] - begin);
+  }
 };
 
 /// Lists of strings; no row has any when it is left empty.
 struct TextListArray {
   TextArray strings;
   std::span<const std::uint64_t> ends;
+
+  std::size_t size() const { return ends.size(); }
+  /// For a checked array; `out` is emptied first. No row has any in an empty array.
+  void list(std::size_t row, std::vector<std::string_view>& out) const;
 };
 
 /// Optional integers are -1 where absent; an optional column may be left empty.
@@ -88,7 +109,8 @@ struct RuntimeFragmentArrays {
   BoxArrays boxes;
   PlaceArrays places;
   std::span<const std::uint64_t> lease_generation;
-  std::optional<TextArray> placement_fragment_id;
+  std::optional<TextArray> placement_fragment_id;  ///< an empty text: none
+  std::span<const Owner> owners;
 };
 
 struct BindingFragmentArrays {
@@ -96,6 +118,17 @@ struct BindingFragmentArrays {
   TextArray fragment_id;
   PlaceArrays places;
   std::span<const std::uint64_t> nbytes;
+  std::span<const Owner> owners;
 };
+
+/// INVALID_ARGUMENT, naming the column, when it has not `rows` rows or does not fit together.
+Status check_array(const TextArray& array, std::size_t rows, const Path& path);
+Status check_array(const ListArray& array, std::size_t rows, const Path& path);
+Status check_array(const TextListArray& array, std::size_t rows, const Path& path);
+Status check_array(std::size_t size, std::size_t rows, const Path& path);
+/// All columns of a table.
+Status check_arrays(const TensorArrays& arrays);
+Status check_arrays(const BoxArrays& arrays, std::size_t tensors);
+Status check_arrays(const PlaceArrays& arrays, std::size_t rows);
 
 }  // namespace steelyard::placement

@@ -209,5 +209,7 @@ class PlaceColumns {
 /// The order that sorts texts by code point; equal texts keep their order.
 std::vector<std::uint32_t> sorted_order(const StringColumn& texts);
 StringColumn in_order(const StringColumn& texts, std::span<const std::uint32_t> order);
+/// Position of a text in an ascending column.
+std::optional<std::size_t> find_sorted(const StringColumn& texts, std::string_view wanted);
 
 }  // namespace steelyard::placement

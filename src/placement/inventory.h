@@ -1,8 +1,8 @@
 // Inventories: what a framework's adapter says about its tensors, one record a fragment, each with the descriptor of
 // its tensor. The adapter reads the fields; these builders apply the rules.
 //
-// Errors are INVALID_ARGUMENT with a path that begins with `tensors[i]` (bindings: `fragments[i]`), i in the order of
-// add(). Not thread-safe.
+// Errors are INVALID_ARGUMENT. The path of what is wrong with a record alone begins with `tensors[i]`, i in the order
+// of add(); rules that concern several speak of `fragments[i]`, i the same. Not thread-safe.
 #pragma once
 
 #include <optional>
@@ -50,7 +50,6 @@ class PlacementInventory {
 
  private:
   PlacementBuilder builder_;
-  TensorColumns seen_;
   std::size_t records_ = 0;
 };
 
@@ -63,9 +62,8 @@ class RuntimeInventory {
   Result<RuntimeManifest> build() &&;
 
  private:
-  RuntimeHeader header_;
+  std::optional<std::uint64_t> generation_;
   RuntimeBuilder builder_;
-  TensorColumns seen_;
   std::size_t records_ = 0;
 };
 
@@ -77,7 +75,7 @@ class BindingInventory {
   Result<RuntimeBindingManifest> build() &&;
 
  private:
-  std::uint64_t generation_;
+  std::uint64_t generation_ = 0;
   BindingBuilder builder_;
   std::size_t records_ = 0;
 };

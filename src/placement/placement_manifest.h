@@ -74,9 +74,13 @@ class PlacementManifest {
 /// thread-safe.
 class PlacementBuilder {
  public:
-  /// `placement_id`: what the derived one must be.
+  PlacementBuilder() = default;
   PlacementBuilder(std::string_view model_id, std::string_view revision,
                    std::optional<std::string_view> placement_id = std::nullopt);
+
+  /// The same after rows were added. `placement_id`: what the derived one must be.
+  void set_names(std::string_view model_id, std::string_view revision,
+                 std::optional<std::string_view> placement_id = std::nullopt);
 
   /// Hints.
   void reserve(std::size_t tensors, std::size_t fragments);
@@ -86,11 +90,15 @@ class PlacementBuilder {
   Status add_tensors(const TensorArrays& columns);
   /// Tensor numbers count the tensors added before.
   Status add_fragments(const PlacementFragmentArrays& columns);
+  /// Those added so far.
+  const TensorColumns& tensors() const { return tensors_.columns(); }
 
   /// Checks everything that concerns more than one row and gives the manifest.
   Result<PlacementManifest> build() &&;
 
  private:
+  Status add_row(const PlacementFragmentRow& row, std::uint32_t tensor_name);
+
   std::string model_id_;
   std::string revision_;
   std::optional<std::string> wanted_id_;

@@ -74,10 +74,14 @@ class RuntimeBuilder {
   Status add_fragment(const RuntimeFragmentRow& row);
   Status add_tensors(const TensorArrays& columns);
   Status add_fragments(const RuntimeFragmentArrays& columns);
+  /// Those added so far.
+  const TensorColumns& tensors() const { return tensors_.columns(); }
 
   Result<RuntimeManifest> build() &&;
 
  private:
+  Status add_row(const RuntimeFragmentRow& row, std::uint32_t tensor_name);
+
   RuntimeHeader header_;
   TensorGatherer tensors_;
   RuntimeFragments fragments_;
