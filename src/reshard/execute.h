@@ -1,0 +1,52 @@
+// The executor for host memory: does a plan's copies.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+
+#include "base/runtime.h"
+#include "base/status.h"
+#include "reshard/transfer_plan.h"
+
+namespace steelyard::reshard {
+
+/// Where a fragment lies in this process. Address 0: not given; fine for a fragment that no region uses.
+struct FragmentMemory {
+  std::uint64_t address = 0;
+  std::uint64_t nbytes = 0;
+};
+
+struct ExecuteOptions {
+  std::size_t threads = 1;
+  /// Afterwards every target fragment is compared, by checksum, with its elements as a walk in the naive order finds
+  /// them in the sources.
+  bool verify = false;
+  /// Everything is checked and counted, nothing is copied.
+  bool dry_run = false;
+  /// Asked before the first byte moves, and again after the last one: an error of it is the result.
+  std::function<Status()> fence;
+  Runtime* runtime = nullptr;  ///< for the threads; null: the process's own
+};
+
+struct ExecuteReport {
+  std::uint64_t bytes = 0;
+  std::uint64_t regions = 0;
+  std::uint64_t segments = 0;
+  std::uint64_t source_fragments = 0;  ///< that are read
+  std::uint64_t target_fragments = 0;  ///< that are written
+  std::uint64_t verified_fragments = 0;
+};
+
+/// Copies every region. One entry of `source` and `target` per fragment of that side of the plan, in its order; blocks
+/// until done.
+///
+/// Before the first byte moves every region is checked against the memory given: INVALID_ARGUMENT for a fragment
+/// without an address, smaller than the plan's own number of bytes, a range that leaves 64 bits, a target that shares
+/// bytes with a source, or two targets that share bytes without being the same range. A dry run stops there. An error
+/// of the fence is given as it is: before the copy nothing was touched, after it the targets are not to be trusted.
+/// CORRUPT when verify finds a fragment that differs, naming it. The bytes must not change meanwhile.
+Result<ExecuteReport> execute(const TransferPlan& plan, std::span<const FragmentMemory> source,
+                              std::span<const FragmentMemory> target, const ExecuteOptions& options = {});
+
+}  // namespace steelyard::reshard
