@@ -5,4 +5,10 @@ NB_MODULE(_ext, module) {
   module.doc() = "The compiled part of steelyard. Import the public modules instead.";
   module.attr("version") = STEELYARD_VERSION;
   steelyard::python::add_cli(module);
+  steelyard::python::add_scalars(module);
+  steelyard::python::add_placement(module);
+  steelyard::python::add_runtime(module);
+  steelyard::python::add_inventory(module);
+  steelyard::python::add_columns(module);
+  steelyard::python::add_layout(module);
 }
