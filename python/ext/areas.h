@@ -12,5 +12,6 @@ void add_runtime(nanobind::module_& module);
 void add_inventory(nanobind::module_& module);
 void add_columns(nanobind::module_& module);
 void add_layout(nanobind::module_& module);
+void add_plan(nanobind::module_& module);
 
 }  // namespace steelyard::python

@@ -11,4 +11,5 @@ NB_MODULE(_ext, module) {
   steelyard::python::add_inventory(module);
   steelyard::python::add_columns(module);
   steelyard::python::add_layout(module);
+  steelyard::python::add_plan(module);
 }

@@ -172,7 +172,8 @@ def _fitting(found: _Ints, path: str, dtype: type, dimensions: int) -> _Ints:
         low, high = int(found.min()), int(found.max())
         if low < limits.min:
             row = int(np.argmin(found.reshape(len(found), -1).min(axis=1)))
-            raise ContractError(f"{_row(path, row)}: {name} must be at least {limits.min}, found {low}")
+            minimum = 1 if name in ("nbytes", "address") else limits.min
+            raise ContractError(f"{_row(path, row)}: {name} must be at least {minimum}, found {low}")
         if high > limits.max:
             row = int(np.argmax(found.reshape(len(found), -1).max(axis=1)))
             fit = "an unsigned 64-bit integer" if dtype is np.uint64 else f"{limits.bits - (limits.min < 0)} bits"

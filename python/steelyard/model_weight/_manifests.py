@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
 from steelyard import _ext
-from steelyard.model_weight._columns import BindingColumns, FragmentColumns, RuntimeColumns, TensorColumns
+from steelyard.model_weight._columns import BindingColumns, FragmentColumns, RuntimeColumns, TensorColumns, prepared
 from steelyard.model_weight._types import (
     PlacementFragment,
     RuntimeBindingFragment,
