@@ -27,9 +27,9 @@ Result<std::vector<FragmentMemory>> bind_side(const placement::PlacementManifest
   const placement::PlacementFragments& fragments = own.fragments();
   const placement::BindingFragments& bound = binding.fragments();
   std::vector<FragmentMemory> memory(fragments.size());
-  bool agrees = fragments.size() == bound.size();
+  bool agrees = fragments.ids == bound.placement_ids;
   for (std::size_t f = 0; f < memory.size() && agrees; ++f) {
-    agrees = fragments.ids.at(f) == bound.placement_ids.at(f) && fragments.boxes.nbytes(f) == bound.nbytes[f];
+    agrees = fragments.boxes.nbytes(f) == bound.nbytes[f];
     memory[f] = {bound.places.address(f), bound.nbytes[f]};
   }
   if (agrees) return memory;

@@ -43,17 +43,25 @@ RegionRow RegionTable::row(std::size_t region) const {
           {target_strides_.data() + loop, loops}};
 }
 
-void RegionTable::reserve(std::size_t regions) {
-  tensors_.reserve(regions);
-  sources_.reserve(regions);
-  targets_.reserve(regions);
-  source_pieces_.reserve(regions);
-  target_pieces_.reserve(regions);
-  source_bases_.reserve(regions);
-  target_bases_.reserve(regions);
-  inner_bytes_.reserve(regions);
-  box_ends_.reserve(regions);
-  loop_ends_.reserve(regions);
+void RegionTable::reserve_times(double factor) {
+  const auto grow = [factor](auto& column) {
+    column.reserve(static_cast<std::size_t>(static_cast<double>(column.size()) * factor) + 1);
+  };
+  grow(tensors_);
+  grow(sources_);
+  grow(targets_);
+  grow(source_pieces_);
+  grow(target_pieces_);
+  grow(source_bases_);
+  grow(target_bases_);
+  grow(inner_bytes_);
+  grow(box_ends_);
+  grow(box_offsets_);
+  grow(box_extents_);
+  grow(loop_ends_);
+  grow(loop_counts_);
+  grow(source_strides_);
+  grow(target_strides_);
 }
 
 std::uint64_t RegionTable::add(const PieceTable& sources, std::size_t source, const PieceTable& targets,

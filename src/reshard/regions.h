@@ -60,7 +60,8 @@ class RegionTable {
   std::span<const std::uint64_t> source_strides() const { return source_strides_; }
   std::span<const std::uint64_t> target_strides() const { return target_strides_; }
 
-  void reserve(std::size_t regions);
+  /// Makes room for `factor` times as many regions as there are.
+  void reserve_times(double factor);
   /// Appends the region of the box (offset, extent), which lies in both pieces, of elements of `itemsize` bytes. Gives
   /// its number of segments.
   std::uint64_t add(const PieceTable& sources, std::size_t source, const PieceTable& targets, std::size_t target,

@@ -23,12 +23,22 @@ Status too_many(std::string_view what, std::uint64_t reached, std::uint64_t limi
                 "plan one rank or fragment at a time, or raise the limit");
 }
 
+/// After this many target fragments, and again after 16 times as many and so on, the table is made as large as all will
+/// need if they are alike: columns that grow by doubling would be copied many times.
+constexpr std::size_t kSampleFragments = 64;
+constexpr double kSampleMargin = 1.1;
+
 /// The regions of the wanted target fragments, none of which is at or beyond `end`.
 Result<Parts> build(const PlanInputs& inputs, std::size_t end, const std::function<bool(std::size_t)>& wanted) {
   Parts parts;
   RegionFinder finder(inputs);
+  std::size_t sample = kSampleFragments;
   for (std::size_t fragment = 0; fragment < end; ++fragment) {
     const bool keep = wanted(fragment);
+    if (fragment == sample) {
+      parts.regions.reserve_times(kSampleMargin * static_cast<double>(end) / static_cast<double>(sample));
+      sample *= 16;
+    }
     // A balanced choice depends on what was given to the ranks before.
     const bool look = inputs.has_choice && inputs.options.choice == Choice::kBalance;
     if (!keep && !look) continue;
