@@ -107,8 +107,10 @@ TEST(FindOverlappingPair, SticksThatCrossWithoutTouching) {
       boxes.add(std::vector<std::int64_t>{2 * i + 1, 2 * j + 1, 0}, std::vector<std::int64_t>{1, 1, 2 * kSide});
     }
   }
-  // The second and the third kind meet where the second has an even z and the third an odd y; they never share both.
+  EXPECT_EQ(boxes.find(), std::nullopt);
+  boxes.add(std::vector<std::int64_t>{7, 7, 7}, std::vector<std::int64_t>{1, 1, 2});
   EXPECT_EQ(boxes.find().has_value(), boxes.any_overlap());
+  EXPECT_TRUE(boxes.find().has_value());
 }
 
 TEST(FindOverlappingPair, TheEdgeOfTheNumbers) {
