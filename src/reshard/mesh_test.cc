@@ -1,0 +1,155 @@
+#include "reshard/mesh.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "reshard/dtypes.h"
+#include "reshard/views.h"
+
+namespace steelyard::reshard {
+namespace {
+
+using geometry::Box;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using Numbers = std::vector<std::int64_t>;
+
+std::vector<Box> boxes(const Numbers& shape, const Numbers& mesh, const std::vector<MeshPlacement>& placements,
+                       const Numbers& coordinate) {
+  const auto result = boxes_from_mesh(shape, mesh, placements, coordinate);
+  EXPECT_TRUE(result.ok()) << result.status().to_string();
+  return result.ok() ? *result : std::vector<Box>{};
+}
+
+TEST(Mesh, ReplicasHoldEverything) {
+  EXPECT_THAT(boxes({3, 4}, {2}, {replicate()}, {1}), ElementsAre(Box{{0, 0}, {3, 4}}));
+  EXPECT_THAT(boxes({}, {2}, {replicate()}, {1}), ElementsAre(Box{}));
+}
+
+TEST(Mesh, UnevenCutsAreThoseOfTorchChunk) {
+  // torch.chunk(5, 4): 2, 2, 1 and nothing.
+  EXPECT_THAT(boxes({5}, {4}, {shard(0)}, {0}), ElementsAre(Box{{0}, {2}}));
+  EXPECT_THAT(boxes({5}, {4}, {shard(0)}, {2}), ElementsAre(Box{{4}, {1}}));
+  EXPECT_TRUE(boxes({5}, {4}, {shard(0)}, {3}).empty());
+  EXPECT_TRUE(boxes({1, 4}, {3}, {shard(0)}, {1}).empty());
+}
+
+TEST(Mesh, LaterPlacementsCutWhatIsLeft) {
+  // 10 rows over 4 are 3, 3, 3, 1; the 3 of rank 1 over 2 are 2 and 1.
+  EXPECT_THAT(boxes({10, 2}, {4, 2}, {shard(0), shard(0)}, {1, 0}), ElementsAre(Box{{3, 0}, {2, 2}}));
+  EXPECT_THAT(boxes({10, 2}, {4, 2}, {shard(0), shard(0)}, {1, 1}), ElementsAre(Box{{5, 0}, {1, 2}}));
+  EXPECT_TRUE(boxes({10, 2}, {4, 2}, {shard(0), shard(0)}, {3, 1}).empty());
+  EXPECT_THAT(boxes({8, 6}, {2, 3}, {shard(0), shard(-1)}, {1, 2}), ElementsAre(Box{{4, 4}, {4, 2}}));
+}
+
+TEST(Mesh, AStridedShardHoldsAPieceOfEverySlab) {
+  // Slabs [0, 4) and [4, 8), each cut into 2.
+  EXPECT_THAT(boxes({8}, {2}, {strided_shard(0, 2)}, {1}), ElementsAre(Box{{2}, {2}}, Box{{6}, {2}}));
+  // With the tensor-parallel cut after it a rank's piece is in one.
+  EXPECT_THAT(boxes({8}, {2, 2}, {strided_shard(0, 2), shard(0)}, {1, 0}), ElementsAre(Box{{2}, {2}}));
+  EXPECT_THAT(boxes({8}, {2, 2}, {strided_shard(0, 2), shard(0)}, {1, 1}), ElementsAre(Box{{6}, {2}}));
+  // Pieces that touch are one box.
+  EXPECT_THAT(boxes({8}, {1}, {strided_shard(0, 4)}, {0}), ElementsAre(Box{{0}, {8}}));
+}
+
+TEST(Mesh, EveryElementIsOnceOnAFullyShardedMesh) {
+  for (std::int64_t extent = 0; extent < 20; ++extent) {
+    for (const auto& placements : {std::vector<MeshPlacement>{shard(0), shard(0)},
+                                   {strided_shard(0, 2), shard(0)},
+                                   {strided_shard(0, 3), shard(0)},
+                                   {shard(0), strided_shard(0, 5)}}) {
+      std::vector<int> seen(static_cast<std::size_t>(extent));
+      for (std::int64_t a = 0; a < 3; ++a) {
+        for (std::int64_t b = 0; b < 2; ++b) {
+          for (const Box& box : boxes({extent}, {3, 2}, placements, {a, b})) {
+            for (std::int64_t i = 0; i < box.extent[0]; ++i) ++seen[static_cast<std::size_t>(box.offset[0] + i)];
+          }
+        }
+      }
+      EXPECT_THAT(seen, ::testing::Each(1)) << extent;
+    }
+  }
+}
+
+TEST(Mesh, WhatDoesNotFitIsRefusedByName) {
+  const auto message = [](const auto& result) { return result.status().message(); };
+  const Numbers shape{4, 4};
+  const Numbers mesh{2};
+  const Numbers at{0};
+  const std::vector<MeshPlacement> rows{shard(0)};
+  EXPECT_THAT(message(boxes_from_mesh(shape, mesh, {}, at)), HasSubstr("placements: the mesh has 1 dimensions"));
+  EXPECT_THAT(message(boxes_from_mesh(shape, mesh, rows, {})), HasSubstr("coordinate: the mesh has 1"));
+  EXPECT_THAT(message(boxes_from_mesh(shape, mesh, rows, Numbers{2})), HasSubstr("coordinate[0]: 2 is outside"));
+  EXPECT_THAT(message(boxes_from_mesh(shape, Numbers{0}, rows, at)), HasSubstr("must be at least 1"));
+  EXPECT_THAT(message(boxes_from_mesh(shape, mesh, std::vector{shard(2)}, at)), HasSubstr("out of range"));
+  EXPECT_THAT(message(boxes_from_mesh(shape, mesh, std::vector{strided_shard(0, 0)}, at)),
+              HasSubstr("placements[0].split_factor must be at least 1"));
+  EXPECT_THAT(message(boxes_from_mesh(Numbers{INT64_MAX, 2}, mesh, rows, at)), HasSubstr("global_shape: "));
+  EXPECT_THAT(message(boxes_from_flat_range(shape, 3, 17)), HasSubstr("stop: the range [3, 17)"));
+  EXPECT_THAT(message(boxes_from_flat_range(shape, -1, 1)), HasSubstr("start must be at least 0"));
+  EXPECT_THAT(message(split_sizes(4, 0)), HasSubstr("parts must be at least 1"));
+}
+
+TEST(Mesh, AFlatRangeIsTheFewestBoxes) {
+  const auto range = boxes_from_flat_range(Numbers{4, 5}, 3, 16);
+  ASSERT_TRUE(range.ok());
+  EXPECT_THAT(*range, ElementsAre(Box{{0, 3}, {1, 2}}, Box{{1, 0}, {2, 5}}, Box{{3, 0}, {1, 1}}));
+}
+
+TEST(Mesh, SplitSizes) {
+  EXPECT_THAT(*split_sizes(10, 4), ElementsAre(3, 3, 3, 1));
+  EXPECT_THAT(*split_sizes(5, 4), ElementsAre(2, 2, 1, 0));
+  EXPECT_THAT(*split_sizes(0, 2), ElementsAre(0, 0));
+  EXPECT_THAT(*split_sizes(100, 3, 16), ElementsAre(48, 48, 4));
+  EXPECT_THAT(*split_sizes(INT64_MAX, 1, 2), ElementsAre(INT64_MAX));
+}
+
+TEST(FusedViews, StackedExpertsLoseTheirDimension) {
+  const std::vector<FusedPart> parts{{"e0", 1, true}, {"e1", 1, true}};
+  const auto views = fused_views("experts", Numbers{2, 3, 4}, parts);
+  ASSERT_TRUE(views.ok());
+  EXPECT_THAT((*views)[1].global_shape, ElementsAre(3, 4));
+  EXPECT_THAT((*views)[1].axes, ElementsAre(1, 2));
+  EXPECT_THAT((*views)[1].pieces, ElementsAre(ViewPiece{{{1, 0, 0}, {1, 3, 4}}, {0, 0}}));
+  EXPECT_TRUE(check_view((*views)[1], Numbers{2, 3, 4}).ok());
+}
+
+TEST(FusedViews, GroupedHeadsAreInterleaved) {
+  const std::vector<FusedPart> parts{{"q", 4}, {"k", 1}, {"v", 1}};
+  const auto views = fused_views("qkv", Numbers{12, 2}, parts, 0, 2);
+  ASSERT_TRUE(views.ok());
+  EXPECT_THAT((*views)[0].global_shape, ElementsAre(8, 2));
+  EXPECT_THAT((*views)[0].pieces,
+              ElementsAre(ViewPiece{{{0, 0}, {4, 2}}, {0, 0}}, ViewPiece{{{6, 0}, {4, 2}}, {4, 0}}));
+  EXPECT_THAT((*views)[2].pieces,
+              ElementsAre(ViewPiece{{{5, 0}, {1, 2}}, {0, 0}}, ViewPiece{{{11, 0}, {1, 2}}, {1, 0}}));
+}
+
+TEST(FusedViews, PartsMustFillTheDimension) {
+  const std::vector<FusedPart> parts{{"q", 4}, {"k", 1}};
+  EXPECT_THAT(fused_views("qkv", Numbers{6, 2}, parts).status().message(), HasSubstr("1 groups of 5 rows"));
+  EXPECT_THAT(fused_views("qkv", Numbers{10, 2}, std::vector<FusedPart>{{"q", 5}, {"q", 5}}).status().message(),
+              HasSubstr("parts[1].tensor_id: \"q\" is the name of an earlier part"));
+  EXPECT_THAT(fused_views("qkv", Numbers{5, 2}, parts, 2).status().message(), HasSubstr("out of range"));
+}
+
+TEST(Dtypes, SpellingsOfOneTypeAreTheSame) {
+  EXPECT_TRUE(same_dtype("BF16", "torch.bfloat16"));
+  EXPECT_TRUE(same_dtype("bf16", "bfloat16"));
+  EXPECT_TRUE(same_dtype("my_type", "my_type"));
+  EXPECT_FALSE(same_dtype("bf16", "f16"));
+  EXPECT_FALSE(same_dtype("F8_E4M3", "float8_e4m3"));
+  EXPECT_FALSE(same_dtype("my_type", "bf16"));
+  EXPECT_EQ(find_dtype("int3"), nullptr);
+  std::vector<std::string_view> spellings;
+  for (const DtypeSpelling& row : dtype_spellings()) {
+    spellings.push_back(row.spelling);
+    ASSERT_NE(find_dtype(row.name), nullptr);
+    EXPECT_EQ(find_dtype(row.name)->bits, row.bits);
+  }
+  std::sort(spellings.begin(), spellings.end());
+  EXPECT_EQ(std::adjacent_find(spellings.begin(), spellings.end()), spellings.end());
+}
+
+}  // namespace
+}  // namespace steelyard::reshard
