@@ -110,8 +110,8 @@ placement::PlaceArrays place_arrays(Table& table) {
           table.texts("device")};
 }
 
-placement::PlacementManifest placement_from_columns(nb::handle model_id, nb::handle revision, nb::dict tensors,
-                                                    nb::dict fragments, nb::handle placement_id) {
+placement::PlacementManifest placement_from_columns(nb::handle model_id, nb::handle revision, FieldDict tensors,
+                                                    FieldDict fragments, nb::handle placement_id) {
   Table tensor_table(std::move(tensors));
   Table table(std::move(fragments));
   placement::PlacementBuilder builder(text(model_id, Path("model_id")), text(revision, Path("revision")),
@@ -152,7 +152,7 @@ Status check_facts(Table& table, const placement::RuntimeFragmentArrays& columns
 }
 
 placement::RuntimeManifest runtime_from_columns(nb::handle model_id, nb::handle revision, nb::handle instance_id,
-                                                nb::dict tensors, nb::dict fragments, nb::handle lease_id,
+                                                FieldDict tensors, FieldDict fragments, nb::handle lease_id,
                                                 nb::handle placement_id, nb::handle generation) {
   Table tensor_table(std::move(tensors));
   Table table(std::move(fragments));
@@ -183,7 +183,7 @@ placement::RuntimeManifest runtime_from_columns(nb::handle model_id, nb::handle 
 placement::RuntimeBindingManifest binding_from_columns(nb::handle model_id, nb::handle revision,
                                                        nb::handle placement_id, nb::handle placement_digest,
                                                        nb::handle instance_id, nb::handle generation,
-                                                       nb::handle lease_id, nb::dict fragments) {
+                                                       nb::handle lease_id, FieldDict fragments) {
   Table table(std::move(fragments));
   placement::BindingHeader header;
   header.model_id = text(model_id, Path("model_id"));

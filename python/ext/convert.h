@@ -20,6 +20,9 @@ namespace steelyard::python {
 namespace nb = nanobind;
 using placement::Path;
 
+/// `dict[str, Any]` in the stubs.
+using FieldDict = nb::typed<nb::dict, nb::str, nb::any>;
+
 /// Throws the ContractError that says what `status` says.
 [[noreturn]] void raise(const Status& status);
 inline void check(const Status& status) {

@@ -120,13 +120,18 @@ reshard::TensorView view_from_python(nb::handle value, const Path& path) {
 
 void add_layout(nb::module_& module) {
   module.def("boxes_from_mesh", &boxes_from_mesh, nb::arg("global_shape"), nb::arg("mesh_shape"), nb::arg("placements"),
-             nb::arg("coordinate"));
+             nb::arg("coordinate"),
+             nb::sig("def boxes_from_mesh(global_shape: object, mesh_shape: object, placements: list[typing.Any], "
+                     "coordinate: object) -> typing.Any"));
   module.def("boxes_from_flat_range", &boxes_from_flat_range, nb::arg("global_shape"), nb::arg("start"),
-             nb::arg("stop"));
+             nb::arg("stop"),
+             nb::sig("def boxes_from_flat_range(global_shape: object, start: object, stop: object) -> typing.Any"));
   module.def("split_sizes", &split_sizes, nb::arg("extent"), nb::arg("parts"), nb::arg("align"),
              nb::sig("def split_sizes(extent: object, parts: object, align: object) -> tuple[int, ...]"));
   module.def("fused_views", &fused_views, nb::arg("tensor_id"), nb::arg("global_shape"), nb::arg("parts"),
-             nb::arg("dim"), nb::arg("groups"));
+             nb::arg("dim"), nb::arg("groups"),
+             nb::sig("def fused_views(tensor_id: object, global_shape: object, parts: list[typing.Any], dim: object, "
+                     "groups: object) -> typing.Any"));
   module.def(
       "dtype_spellings",
       [] {

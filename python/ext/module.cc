@@ -2,6 +2,8 @@
 #include "ext/areas.h"
 
 NB_MODULE(_ext, module) {
+  // Values that live in module globals at the end of the process are no leaks of ours.
+  nanobind::set_leak_warnings(false);
   module.doc() = "The compiled part of steelyard. Import the public modules instead.";
   module.attr("version") = STEELYARD_VERSION;
   steelyard::python::add_cli(module);

@@ -36,7 +36,7 @@ std::vector<std::int64_t> integer_list(nb::handle value, const Path& path) {
 }
 
 /// `given` is the facade's PlanOptions as a dict of plain values.
-reshard::PlanOptions options_of(const nb::dict& given) {
+reshard::PlanOptions options_of(const FieldDict& given) {
   reshard::PlanOptions options;
   options.choice = nb::cast<bool>(given["first"]) ? reshard::Choice::kFirst : reshard::Choice::kBalance;
   const Path locality("locality");
@@ -82,7 +82,7 @@ Stored stored_from_json(nb::handle given) {
   return {std::make_shared<const formats::StoredManifest>(unwrap(formats::read_manifest(json)))};
 }
 
-TransferPlanner make_planner(nb::handle source, const PlacementManifest& target, const nb::dict& given) {
+TransferPlanner make_planner(nb::handle source, const PlacementManifest& target, const FieldDict& given) {
   reshard::PlanOptions options = options_of(given);
   Stored* const stored = nb::isinstance<Stored>(source) ? nb::cast<Stored*>(source) : nullptr;
   const PlacementManifest* const placed = stored ? nullptr : nb::cast<const PlacementManifest*>(source);

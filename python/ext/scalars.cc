@@ -16,7 +16,7 @@ void set_aliases(nb::handle dict, std::vector<std::string_view>& aliases) {
   set(dict, names().aliases, to_python(std::span<const std::string_view>(aliases)));
 }
 
-void normalise_rank(nb::dict fields) {
+void normalise_rank(const FieldDict& fields) {
   const Names& name = names();
   const DictFields given(fields);
   placement::ParallelRank rank;
@@ -31,7 +31,7 @@ void normalise_rank(nb::dict fields) {
   set(fields, name.ep, to_python(rank.ep));
 }
 
-void normalise_tensor(nb::dict fields) {
+void normalise_tensor(const FieldDict& fields) {
   const Names& name = names();
   TensorReader reader;
   reader.read(DictFields(fields), Path());
@@ -53,14 +53,14 @@ void set_box(nb::handle fields, Row& row) {
   set_aliases(fields, row.aliases);
 }
 
-void normalise_placement_fragment(nb::dict fields) {
+void normalise_placement_fragment(const FieldDict& fields) {
   PlacementFragmentReader reader;
   reader.read(DictFields(fields), Path());
   check(placement::check_fragment(reader.row, Path()));
   set_box(fields, reader.row);
 }
 
-void normalise_runtime_fragment(nb::dict fields) {
+void normalise_runtime_fragment(const FieldDict& fields) {
   const Names& name = names();
   RuntimeFragmentReader reader;
   reader.read(DictFields(fields), Path());
@@ -70,7 +70,7 @@ void normalise_runtime_fragment(nb::dict fields) {
   set(fields, name.lease_generation, to_python(reader.row.lease_generation));
 }
 
-void normalise_binding_fragment(nb::dict fields) {
+void normalise_binding_fragment(const FieldDict& fields) {
   const Names& name = names();
   BindingFragmentReader reader;
   reader.read(DictFields(fields), Path());

@@ -81,6 +81,7 @@ def numpy_dtype(spelling: str) -> "np.dtype[Any]":
     except ImportError:
         raise ImportError(f"numpy has no {name}: install ml_dtypes (pip install 'steelyard[dtypes]')") from None
     try:
-        return np.dtype(getattr(ml_dtypes, _ML_DTYPES[name]))
+        found: np.dtype[Any] = np.dtype(getattr(ml_dtypes, _ML_DTYPES[name]))
     except AttributeError:
         raise ImportError(f"this version of ml_dtypes has no {_ML_DTYPES[name]}: install a newer one") from None
+    return found

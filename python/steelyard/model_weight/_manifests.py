@@ -55,7 +55,7 @@ class _Manifest:
     def __eq__(self, other: object) -> bool:
         if other.__class__ is not self.__class__:
             return NotImplemented
-        return self is other or bool(self._core.equals(cast(_Manifest, other)._core))
+        return self is other or bool(self._core.equals(other._core))
 
     def __repr__(self) -> str:
         shown = []
@@ -101,7 +101,7 @@ class PlacementManifest(_Manifest):
 
     _lazy = ("tensors", "fragments")
     # vars() looks here: the fields, as in any dataclass, and not what the manifest is made of.
-    __dict__ = property(_fields_of)  # type: ignore[assignment]
+    __dict__ = property(_fields_of)
 
     def __init__(
         self,
@@ -182,7 +182,7 @@ class RuntimeBindingManifest(_Manifest):
     fragments: Sequence[RuntimeBindingFragment]
 
     _lazy = ("fragments",)
-    __dict__ = property(_fields_of)  # type: ignore[assignment]
+    __dict__ = property(_fields_of)
 
     def __init__(
         self,
@@ -256,7 +256,7 @@ class RuntimeManifest(_Manifest):
     generation: int | None = None
 
     _lazy = ("tensors", "fragments")
-    __dict__ = property(_fields_of)  # type: ignore[assignment]
+    __dict__ = property(_fields_of)
 
     def __init__(
         self,

@@ -124,4 +124,7 @@ def fused_views(
         for part in items
     ]
     views = _ext.fused_views(descriptor.tensor_id, descriptor.global_shape, rows, dim, groups)
-    return tuple(TensorView(*row[:4], tuple(ViewPiece(*piece) for piece in row[4]), row[5]) for row in views)
+    return tuple(
+        TensorView(name, base, shape, axes, tuple(ViewPiece(*piece) for piece in pieces), layout)
+        for name, base, shape, axes, pieces, layout in views
+    )

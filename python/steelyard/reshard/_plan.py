@@ -364,8 +364,13 @@ class TransferPlan:
         ):
             if not (isinstance(value, wanted) or (value is None and name != "target_binding")):
                 raise ContractError(f"{name}: {name} must be a {wanted.__name__}")
-        cores = (None if one is None else one._core for one in (source_binding, target_binding, source, target))
-        return BoundPlan(self, self._core.rebind(*cores))
+        core = self._core.rebind(
+            None if source_binding is None else source_binding._core,
+            target_binding._core,
+            None if source is None else source._core,
+            None if target is None else target._core,
+        )
+        return BoundPlan(self, core)
 
 
 Fence = tuple[str, int]
