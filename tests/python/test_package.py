@@ -14,7 +14,7 @@ import pytest
 
 import steelyard
 from lib.runner import binary
-from steelyard import dtypes
+from steelyard import dtypes, model_weight, reshard
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -29,7 +29,7 @@ def same_program(command, tmp_path, checkpoint, **env: str) -> None:
     """A command behaves as the binary does: results, errors, exit codes."""
     env = {"STEELYARD_STORE": str(tmp_path / "store"), "HOME": str(tmp_path), "STEELYARD_COLD_RESERVE_FREE": "0", **env}
     assert run(*command, "--version", **env).stdout == run(binary(), "--version").stdout
-    assert run(*command, "import", checkpoint, "demo", **env).stdout.splitlines()[-1] == "demo#1"
+    assert run(*command, "import", checkpoint, "demo", **env).stdout.splitlines()[-1] == "demo@main#1"
     assert run(*command, "verify", "demo", **env).stdout == run(binary(), "verify", "demo", **env).stdout
     for words in (["lst"], ["inspect", "nothing"]):
         both = [subprocess.run([*map(str, one), *words], capture_output=True, env={**os.environ, **env}) for one in (command, [binary()])]
@@ -95,10 +95,7 @@ def test_the_stubs_are_those_of_the_extension(tmp_path):
 
 def test_version_and_doors():
     assert steelyard.__version__ == "0.1.0"
-    import steelyard.model_weight
-    import steelyard.reshard
-
-    for module in (steelyard.model_weight, steelyard.reshard, dtypes):
+    for module in (model_weight, reshard, dtypes):
         assert all(hasattr(module, name) for name in module.__all__) and module.__all__ == sorted(module.__all__)
 
 
