@@ -2,6 +2,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+
 #include "reshard/explain.h"
 #include "reshard/plan_inputs.h"
 #include "reshard/test_models.h"
@@ -285,6 +289,21 @@ TEST(Explain, APictureIsSvg) {
   EXPECT_THAT(*svg, ::testing::EndsWith("</svg>\n"));
   EXPECT_THAT(*svg, HasSubstr("<title>tp1</title>"));
   EXPECT_THAT(render_svg(plan, "v").status().message(), HasSubstr("no tensor \"v\""));
+}
+
+TEST(Explain, ThePictureInTheDocumentationIsCurrent) {
+  TestModel source = sharded("s", {12, 16}, 0, 4);
+  source.tensors[0].id = "model.layers.0.mlp.up_proj.weight";
+  for (auto& fragment : source.fragments) fragment.tensor = source.tensors[0].id;
+  TestModel target = sharded("d", {12, 16}, 1, 3);
+  target.tensors = source.tensors;
+  for (auto& fragment : target.fragments) fragment.tensor = source.tensors[0].id;
+  const std::string svg = render_svg(planned(source, target), source.tensors[0].id).value();
+  const std::string path = SY_SOURCE_DIR "/docs/images/resharding.svg";
+  if (std::getenv("STEELYARD_REWRITE") != nullptr) std::ofstream(path) << svg;
+  std::ifstream file(path);
+  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(file), {}), svg)
+      << "run reshard_test with STEELYARD_REWRITE=1 and look at the picture";
 }
 
 }  // namespace
