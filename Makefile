@@ -9,7 +9,9 @@ CMAKE := cmake -G Ninja -S .
 MODEL ?=
 BENCH ?=
 FUZZ_SECONDS ?= 600
-SIM ?=
+HISTORIES ?= 500
+SEED ?= 1
+VERBOSE ?=
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
@@ -55,8 +57,9 @@ tsan: setup ## unit tests under ThreadSanitizer
 fuzz: fuzz-programs ## every fuzz target for FUZZ_SECONDS (600) each
 	@STEELYARD_FUZZ_SECONDS=$(FUZZ_SECONDS) $(PYTHON) -m pytest -q -s tests/fuzz
 
-sim: test-programs ## the simulation alone; SIM='--gtest_filter=... ' or a seed in its environment replays
-	@build/bin/sim_test $(SIM)
+sim: build ## HISTORIES (500) random histories from SEED (1); VERBOSE=1 prints what happens in them
+	@ninja -C build -j $(JOBS) steelyard_simulate
+	@build/bin/steelyard_sim --seed $(SEED) --histories $(HISTORIES) $(if $(VERBOSE),--verbose)
 
 bench: build ## the figures of docs/performance.md; BENCH='--only import' for single rows
 	@$(PYTHON) bench/run.py $(BENCH)

@@ -144,8 +144,8 @@ Result<RevisionRecord> Catalog::mutate_record(const Command& command) {
 
 Result<Answer> Catalog::begin_weight_import(metadata::BeginWeightImport command) {
   SY_RETURN_IF_ERROR(check_mutable());
-  // The proof reads /proc, so it is made outside of the turn; the rule holds it against the writer it then finds.
   std::sort(command.labels.begin(), command.labels.end());
+  // The proof reads /proc, so it is made outside of the turn; the rule holds it against the writer it then finds.
   std::optional<Writer> writer;
   SY_RETURN_IF_ERROR(log_.view([&](const StateView& view) -> Status {
     std::optional<RevisionRecord> record;

@@ -264,7 +264,9 @@ void print_result(Invocation& call, const store::ImportResult& result) {
     json.key("files").integer(result.files).key("tensors").integer(result.tensors);
     json.key("payload_objects").integer(result.payload_objects).key("logical_bytes").integer(result.logical_bytes);
     json.key("written_bytes").integer(result.written_bytes).key("reused_bytes").integer(result.reused_bytes);
-    json.key("seconds").seconds(result.seconds).end_object().end_object();
+    json.key("seconds").seconds(result.seconds);
+    json.key("skipped").integer(result.skipped).key("skipped_bytes").integer(result.skipped_bytes);
+    json.end_object().end_object();
     call.out().line(json.text());
     return;
   }
@@ -273,6 +275,10 @@ void print_result(Invocation& call, const store::ImportResult& result) {
                        " tensors, " + format_size(result.logical_bytes);
     if (result.reused_bytes > 0) line += " (" + format_size(result.reused_bytes) + " of it already stored)";
     call.out().line(line + " in " + format_age(static_cast<std::int64_t>(result.seconds * 1000)));
+    if (result.skipped > 0) {
+      call.out().line("not taken: " + std::to_string(result.skipped) + " files or folders, " +
+                      format_size(result.skipped_bytes) + " (--dry-run names them and the flag that takes them)");
+    }
   }
   call.out().line(ref);
 }

@@ -53,22 +53,25 @@ void print_json(Invocation& call, const VerifyReport& report) {
   call.out().line(json.text());
 }
 
+/// Where it is, then what was wanted and found.
 std::string describe(const Problem& problem) {
   constexpr std::size_t kTensorsNamedMax = 4;
-  std::string line(kind_name(problem.kind));
-  line += ":";
-  if (!problem.file.empty()) line += " file " + printable(problem.file);
+  std::string place;
+  const auto add = [&place](const std::string& part) { place += (place.empty() ? "" : ", ") + part; };
+  if (!problem.file.empty()) add("file " + printable(problem.file));
   if (!problem.tensors.empty()) {
-    line += problem.tensors.size() == 1 ? ", tensor " : ", tensors ";
+    std::string tensors = problem.tensors.size() == 1 ? "tensor " : "tensors ";
     for (std::size_t i = 0; i < problem.tensors.size() && i < kTensorsNamedMax; ++i) {
-      line += (i > 0 ? ", " : "") + printable(problem.tensors[i]);
+      tensors += (i > 0 ? ", " : "") + printable(problem.tensors[i]);
     }
     if (problem.tensors.size() > kTensorsNamedMax) {
-      line += " and " + std::to_string(problem.tensors.size() - kTensorsNamedMax) + " more";
+      tensors += " and " + std::to_string(problem.tensors.size() - kTensorsNamedMax) + " more";
     }
+    add(tensors);
   }
-  if (!problem.object.empty()) line += ", object " + printable(problem.object);
-  if (problem.offset) line += ", first bad block at byte " + std::to_string(*problem.offset);
+  if (!problem.object.empty()) add("object " + printable(problem.object));
+  if (problem.offset) add("first bad block at byte " + std::to_string(*problem.offset));
+  std::string line = std::string(kind_name(problem.kind)) + ": " + place;
   if (!problem.expected.empty()) line += "; wanted " + printable(problem.expected);
   if (!problem.actual.empty()) line += ", found " + printable(problem.actual);
   return line;

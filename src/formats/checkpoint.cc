@@ -112,12 +112,11 @@ class Planner {
         SkippedFile& folder = folders[top];
         folder.path = top;
         folder.bytes += file.bytes;
-        folder.reason =
-            fmt::format("another form of the safetensors weights of the root; --include '{}/*' takes it", top);
+        folder.reason = "another form of the safetensors weights in the root; --include '*' takes everything";
       } else if (is_weight_file(file.path) && !is_safetensors_file(file.path)) {
         plan_.skipped.push_back(
             {file.path, file.bytes,
-             fmt::format("another form of the safetensors weights of the root; --include '{}' takes it", file.path)});
+             "not safetensors, and the root has safetensors files; --include '*' takes everything"});
       } else {
         kept.push_back(std::move(file));
       }

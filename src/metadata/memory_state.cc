@@ -1,5 +1,8 @@
 #include "metadata/memory_state.h"
 
+#include <iterator>
+#include <utility>
+
 namespace steelyard::metadata {
 
 Result<std::optional<std::string>> MemoryState::get(std::string_view key) const {
@@ -31,20 +34,20 @@ Status MemoryState::apply(std::uint64_t sequence, const std::vector<Entry>& entr
     SY_ASSIGN_OR_RETURN(std::vector<RowChange> of_entry, changes_of(entry));
     changes.insert(changes.end(), std::make_move_iterator(of_entry.begin()), std::make_move_iterator(of_entry.end()));
   }
-  for (const RowChange& row : changes) change(row);
+  for (RowChange& row : changes) change(std::move(row));
   sequence_ = sequence;
   return {};
 }
 
-void MemoryState::reset(std::uint64_t sequence, const std::vector<RowChange>& rows) {
+void MemoryState::reset(std::uint64_t sequence, std::vector<RowChange> rows) {
   rows_.clear();
-  for (const RowChange& row : rows) change(row);
+  for (RowChange& row : rows) change(std::move(row));
   sequence_ = sequence;
 }
 
-void MemoryState::change(const RowChange& row) {
+void MemoryState::change(RowChange row) {
   if (row.value) {
-    rows_.insert_or_assign(row.key, *row.value);
+    rows_.insert_or_assign(std::move(row.key), *std::move(row.value));
   } else {
     rows_.erase(row.key);
   }

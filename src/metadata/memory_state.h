@@ -22,10 +22,10 @@ class MemoryState final : public StateView {
   /// Applies the entries of one append, all or none. Does not check them against the state (check_entries does).
   Status apply(std::uint64_t sequence, const std::vector<Entry>& entries);
   /// Replaces everything, for a snapshot that was loaded.
-  void reset(std::uint64_t sequence, const std::vector<RowChange>& rows);
+  void reset(std::uint64_t sequence, std::vector<RowChange> rows);
 
  private:
-  void change(const RowChange& row);
+  void change(RowChange row);
 
   std::uint64_t sequence_ = 0;
   std::map<std::string, std::string, std::less<>> rows_;

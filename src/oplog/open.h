@@ -1,6 +1,7 @@
 // Opening the backends; their own headers stay inside their folders.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -15,6 +16,11 @@ struct SqliteOptions {
   std::string store_id;    ///< must be the one in the database; written when it is created
   bool create = false;     ///< make it where it is absent (NOT_FOUND otherwise)
   bool read_only = false;  ///< asked for, or forced by missing write permission
+  /// A write waits this long for other writers, half of it at most for its turn; then it is BUSY, naming who is in the
+  /// way. A commit takes a millisecond, on a busy disk some hundreds: who takes longer stands still.
+  std::int64_t write_wait_ms = 20'000;
+  /// Who has waited this long says for whom, once, as a warning.
+  std::int64_t warn_after_ms = 3'000;
 };
 
 /// CORRUPT for a damaged or foreign database, UNAVAILABLE for a newer layout or a filesystem that may not hold a log

@@ -52,7 +52,7 @@ Status run_cat(Context& context, const CatRequest& request, const std::function<
   }
   SY_ASSIGN_OR_RETURN(const ByteRange range, range_in(request, file->bytes));
 
-  ReadBuffers buffers(read_piece_bytes(context.io_budget, 1));
+  SY_ASSIGN_OR_RETURN(ReadBuffers buffers, ReadBuffers::allocate(read_piece_bytes(context.io_budget, 1)));
   VerifiedReader reader(context.cold, attempt_of(record), manifest.objects,
                         segments_of(manifest, *file, range.first, range.bytes), buffers);
   VerifiedReader::Piece piece;

@@ -21,7 +21,10 @@ formats::StoredManifest sample() {
   manifest.objects.resize(5);
   const std::uint64_t sizes[] = {100, kMiB, kMiB, kMiB / 2, 10};
   for (std::size_t i = 0; i < 5; ++i) manifest.objects[i].bytes = sizes[i];
-  manifest.files.push_back({"model.safetensors", formats::FileKind::kWeight, 100 + 2 * kMiB + kMiB / 2, {},
+  manifest.files.push_back({"model.safetensors",
+                            formats::FileKind::kWeight,
+                            100 + 2 * kMiB + kMiB / 2,
+                            {},
                             {{0, 0, 100}, {1, 0, 2 * kMiB + kMiB / 2}}});
   manifest.files.push_back({"z.json", formats::FileKind::kMetadata, 10, {}, {{2, 0, 10}}});
   const std::int64_t shape[] = {1};

@@ -17,6 +17,7 @@
 #include "store/overlap.h"
 #include "store/payload_pipeline.h"
 #include "store/progress_meter.h"
+#include "store/resolve.h"
 #include "store/stop_signal.h"
 #include "store/writer_keeper.h"
 
@@ -24,10 +25,6 @@ namespace steelyard::store {
 namespace {
 
 constexpr std::int64_t kWaitStepMs = 200;
-
-metadata::Lineage lineage_of(const Selector& target) {
-  return {target.tenant_id, target.namespace_id, target.ref.resource_id, target.ref.revision.value_or("main")};
-}
 
 /// One import under way. The steps are called in the order in which they stand here.
 class Import {
@@ -122,12 +119,30 @@ class Import {
   Status write_and_commit() {
     WriterKeeper keeper(context_.runtime, context_.catalog, token_, context_.options.writer_ttl_ms, stop_);
     SY_RETURN_IF_ERROR(check_history());
-    SY_RETURN_IF_ERROR(write_payload());
-    SY_RETURN_IF_ERROR(write_manifest());
-    SY_RETURN_IF_ERROR(stop_.status("the import"));
+    if (Status status = write_all(); !status.ok()) return reason_of(std::move(status));
     SY_RETURN_IF_ERROR(commit());
     keeper.committed();
     return {};
+  }
+
+  /// Everything that lies in the tier, durable.
+  Status write_all() {
+    SY_RETURN_IF_ERROR(write_payload());
+    SY_RETURN_IF_ERROR(write_manifest());
+    SY_RETURN_IF_ERROR(stop_.status("the import"));
+    SY_RETURN_IF_ERROR(context_.cold.flush(attempt_));
+    context_.observer.set_flushed(attempt_, true);
+    SY_POINT(context_.runtime, "import.after_flush");
+    return {};
+  }
+
+  /// A writer that was taken over may meet what follows from it, its files gone, before a renewal tells it.
+  Status reason_of(Status status) {
+    if (status.code() == Code::kStaleGeneration || is_cancelled(status)) return status;
+    Status renewed = context_.catalog.renew_weight_import(token_).status();
+    if (!is_lost(renewed)) return status;
+    log_info("the import met this first: {}", status.to_string());
+    return renewed;
   }
 
   /// A committed attempt of an identity that the catalog has as IMPORTING is of another history: an older catalog was
@@ -212,9 +227,6 @@ class Import {
   }
 
   Status commit() {
-    SY_RETURN_IF_ERROR(context_.cold.flush(attempt_));
-    context_.observer.set_flushed(attempt_, true);
-    SY_POINT(context_.runtime, "import.after_flush");
     metadata::CommitWeightImport command;
     command.identity = record_.identity;
     command.token = token_.token;
@@ -261,6 +273,11 @@ class Import {
           fmt::format("`steelyard inspect {}` tells whether it was published", formats::format_ref(record_.identity)));
     }
     if (!resumable_) return status;
+    if (status.code() == Code::kStaleGeneration) {
+      return std::move(status).with_hint(
+          fmt::format("another writer took this import over; `steelyard inspect {}` shows what became of it",
+                      formats::format_ref(record_.identity)));
+    }
     const std::string resume =
         fmt::format("nothing was published; the same command resumes {}", formats::format_ref(record_.identity));
     const std::string hint = status.hint().empty() ? resume : status.hint() + "; " + resume;
@@ -276,6 +293,8 @@ class Import {
     result.logical_bytes = summary_.logical_bytes;
     result.written_bytes = written_bytes_;
     result.reused_bytes = reused_bytes_;
+    result.skipped = plan_.skipped.size();
+    for (const formats::SkippedFile& file : plan_.skipped) result.skipped_bytes += file.bytes;
     result.seconds = static_cast<double>(context_.runtime.mono_ns() - begun_ns_) / 1e9;
     return result;
   }

@@ -50,7 +50,9 @@ void LeaseGuard::renew_until_ended() {
     if (renewed.ok()) continue;
     // Only an answer of the rules loses the lease; a log that cannot be reached now is tried again in time.
     if (renewed.code() == Code::kLeaseExpired || renewed.code() == Code::kNotFound) {
-      stop_.fail(renewed.status());
+      // One that ended and was removed meanwhile is not known any more; NOT_FOUND would speak of the revision.
+      stop_.fail({Code::kLeaseExpired, renewed.status().message(),
+                  "the process stood still for longer than its lease; run the same command again"});
       return;
     }
   }

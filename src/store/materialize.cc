@@ -7,7 +7,9 @@
 #include <atomic>
 #include <memory>
 #include <numeric>
+#include <set>
 
+#include "base/limits.h"
 #include "base/units.h"
 #include "base/utf8.h"
 #include "store/file_segments.h"
@@ -51,13 +53,15 @@ class Materialization {
     // Two pieces to read into and one to write from for each worker.
     const std::uint64_t piece_bytes = read_piece_bytes(context_.io_budget / 3 * 2, workers);
     const auto work = [&] {
-      ReadBuffers buffers(piece_bytes);
-      const tiers::AlignedBuffer staging(piece_bytes);
+      auto buffers = ReadBuffers::allocate(piece_bytes);
+      if (!buffers.ok()) return stop_.fail(std::move(buffers).status());
+      const auto staging = tiers::AlignedBuffer::allocate(piece_bytes);
+      if (!staging.ok()) return stop_.fail(staging.status());
       while (!stop_.stopped()) {
         const std::size_t turn = next_.fetch_add(1);
         if (turn >= queue_.size()) return;
         const formats::FileEntry& file = manifest_.files[queue_[turn]];
-        if (Status status = write(file, buffers, staging.span()); !status.ok()) {
+        if (Status status = write(file, *buffers, staging->span()); !status.ok()) {
           stop_.fail(std::move(status).annotate("materialising", printable(file.path)));
         }
       }
@@ -67,12 +71,23 @@ class Materialization {
     work();
     tasks.clear();
     SY_RETURN_IF_ERROR(stop_.status("materialize"));
-    SY_RETURN_IF_ERROR(target_.publish());
+    SY_RETURN_IF_ERROR(target_.publish(folders()));
     progress_.finish();
     return {};
   }
 
  private:
+  /// Every folder that a file lies in, and those above it.
+  std::set<std::string> folders() const {
+    std::set<std::string> folders;
+    for (const formats::FileEntry& file : manifest_.files) {
+      for (auto slash = file.path.rfind('/'); slash != std::string::npos; slash = file.path.rfind('/', slash - 1)) {
+        if (!folders.insert(file.path.substr(0, slash)).second) break;
+      }
+    }
+    return folders;
+  }
+
   Status check_space() const {
     struct statvfs info {};
     if (fstatvfs(target_.staging_fd(), &info) != 0) return {};
@@ -98,8 +113,12 @@ class Materialization {
       SY_ASSIGN_OR_RETURN(const bool more, reader.next(piece));
       if (!more) break;
       if (piece.bad) return to_status(*piece.bad, record_.identity);
-      SY_RETURN_IF_ERROR(writer.append(piece.bytes));
-      progress_.add_bytes(piece.bytes.size());
+      for (ByteView rest = piece.bytes; !rest.empty();) {
+        const ByteView block = rest.first(std::min<std::size_t>(rest.size(), limits::kBlockBytes));
+        rest = rest.subspan(block.size());
+        SY_RETURN_IF_ERROR(writer.append(block));
+        progress_.add_bytes(block.size());
+      }
     }
     SY_RETURN_IF_ERROR(writer.finish());
     progress_.add_file();

@@ -1,6 +1,5 @@
 #include "store/open_store.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -11,8 +10,8 @@
 #include <system_error>
 #include <vector>
 
-#include "base/unique_fd.h"
 #include "oplog/open.h"
+#include "store/plain_files.h"
 #include "tiers/open.h"
 
 namespace steelyard::store {
@@ -121,13 +120,17 @@ Status make_folder(Runtime& runtime, const std::string& path) {
     parents.push_back(part);
   }
   if (!error) fs::create_directories(path, error);
+  // Something is there, and it is no folder: a file above it, or a link that leads to nothing.
+  if (error == std::errc::not_a_directory || error == std::errc::file_exists) {
+    return {Code::kInvalidArgument, fmt::format("no folder can be made at {}: {}", path, error.message()),
+            "name a folder whose parents are folders, and no link that leads to nothing"};
+  }
   if (error) return errno_status(error.value(), "mkdir", path);
   for (const fs::path& parent : parents) {
-    int number = runtime.point("store.sync_folder");
-    const UniqueFd fd(open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    if (number == 0 && (!fd.valid() || fsync(fd.get()) != 0)) number = errno;
-    // Some filesystems do not know fsync of a folder.
-    if (number != 0 && number != EINVAL) return errno_status(number, "fsync", parent.native());
+    if (const int fault = runtime.point("store.sync_folder"); fault != 0) {
+      return errno_status(fault, "fsync", parent.native());
+    }
+    SY_RETURN_IF_ERROR(sync_folder(parent.native()));
   }
   return {};
 }

@@ -1,10 +1,12 @@
 // Opening the parts of an embedded store, and making a new one.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
 #include "oplog/op_log.h"
+#include "store/source.h"
 #include "store/store.h"
 #include "tiers/tier.h"
 
@@ -16,6 +18,9 @@ struct StoreParts {
   std::unique_ptr<tiers::Tier> cold;
   std::unique_ptr<oplog::OpLog> log;
   bool read_only = false;
+  /// How an import opens the source it is given: a folder or file, or what a simulation has in memory.
+  std::function<Result<std::unique_ptr<Source>>(const std::string& path, bool follow_links)> open_source =
+      store::open_source;
 };
 
 /// A new store is made in this order, so that a crash leaves something the next call completes: the store's folder, the

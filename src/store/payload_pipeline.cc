@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <numeric>
 #include <optional>
+#include <utility>
 
 #include "base/checked.h"
 #include "base/limits.h"
@@ -18,22 +19,84 @@ namespace {
 
 /// Read and digested at a time: whole blocks, small enough to stay in the second-level cache.
 constexpr std::uint64_t kDigestPieceBytes = limits::kBlockBytes;
-constexpr std::uint64_t kReadBackPieceBytes = 4 * limits::kMiB;
+constexpr std::uint64_t kReadBackPieceBytesMax = 4 * limits::kMiB;
 
 std::uint64_t round_up_to_block(std::uint64_t bytes) {
   return div_ceil(bytes, limits::kBlockBytes) * limits::kBlockBytes;
 }
 
+std::uint64_t floor_to_block(std::uint64_t bytes) { return bytes - bytes % limits::kBlockBytes; }
+
 }  // namespace
+
+PayloadPipeline::Memory PayloadPipeline::memory_of_worker(std::uint64_t budget, std::uint64_t object_bytes_max,
+                                                          bool read_back) {
+  Memory memory;
+  if (read_back)
+    memory.read_back_bytes = std::clamp(floor_to_block(budget / 16), limits::kBlockBytes, kReadBackPieceBytesMax);
+  const std::uint64_t left = budget - 2 * memory.read_back_bytes;
+  memory.buffer_bytes = object_bytes_max;
+  if (2 * object_bytes_max <= left) return memory;
+  memory.stream_bytes = tiers::kPutStreamBytesMax;
+  memory.buffer_bytes = std::max(floor_to_block((left - memory.stream_bytes) / 2), limits::kBlockBytes);
+  return memory;
+}
+
+/// While it lives, nobody else puts equal content. Empty when default-made. Move-only.
+class PayloadPipeline::Claim {
+ public:
+  Claim() = default;
+  /// Empty, with `wait_for` set, when the content is claimed by another one.
+  static Claim make(PayloadPipeline& pipeline, const Digest& sha256, std::shared_ptr<Event>& wait_for) {
+    auto ended = std::shared_ptr<Event>(pipeline.context_.runtime.make_event());
+    const std::lock_guard lock(pipeline.mutex_);
+    const auto [at, made] = pipeline.under_way_.try_emplace(sha256, std::move(ended));
+    if (made) return {pipeline, sha256};
+    wait_for = at->second;
+    return {};
+  }
+  Claim(Claim&& other) noexcept : pipeline_(std::exchange(other.pipeline_, nullptr)), sha256_(other.sha256_) {}
+  Claim& operator=(Claim&& other) noexcept {
+    if (this == &other) return *this;
+    give_back();
+    pipeline_ = std::exchange(other.pipeline_, nullptr);
+    sha256_ = other.sha256_;
+    return *this;
+  }
+  ~Claim() { give_back(); }
+  explicit operator bool() const { return pipeline_ != nullptr; }
+
+ private:
+  Claim(PayloadPipeline& pipeline, const Digest& sha256) : pipeline_(&pipeline), sha256_(sha256) {}
+  void give_back() {
+    PayloadPipeline* const pipeline = std::exchange(pipeline_, nullptr);
+    if (pipeline == nullptr) return;
+    std::shared_ptr<Event> ended;
+    {
+      const std::lock_guard lock(pipeline->mutex_);
+      const auto at = pipeline->under_way_.find(sha256_);
+      ended = std::move(at->second);
+      pipeline->under_way_.erase(at);
+    }
+    ended->set();
+  }
+
+  PayloadPipeline* pipeline_ = nullptr;
+  Digest sha256_;
+};
 
 /// One worker: its buffers, and the puts under way in them.
 class PayloadPipeline::Worker {
  public:
-  Worker(PayloadPipeline& pipeline, std::uint64_t buffer_bytes) : pipeline_(pipeline) {
-    for (Slot& slot : slots_) slot.buffer = tiers::AlignedBuffer(buffer_bytes);
-  }
+  explicit Worker(PayloadPipeline& pipeline) : pipeline_(pipeline) {}
 
-  Status run() {
+  Status run(const Memory& memory) {
+    for (Slot& slot : slots_) {
+      SY_ASSIGN_OR_RETURN(slot.buffer, tiers::AlignedBuffer::allocate(memory.buffer_bytes));
+    }
+    if (memory.read_back_bytes > 0) {
+      SY_ASSIGN_OR_RETURN(read_back_buffers_, ReadBuffers::allocate(memory.read_back_bytes));
+    }
     for (;;) {
       if (pipeline_.stop_.stopped()) return {};
       const std::size_t turn = pipeline_.next_file_.fetch_add(1);
@@ -48,6 +111,7 @@ class PayloadPipeline::Worker {
  private:
   struct Slot {
     tiers::AlignedBuffer buffer;
+    Claim claim;  ///< outlives the put
     std::unique_ptr<tiers::PendingPut> put;
     std::uint32_t object = 0;
   };
@@ -81,18 +145,47 @@ class PayloadPipeline::Worker {
 
     const tiers::ObjectName name = payload_of(pipeline_.attempt_, index);
     const Digest& sha256 = pipeline_.objects_[index].sha256;
+    Claim claim;
+    if (!pipeline_.mode_.link_only && is_shared_within(span.bytes)) {
+      SY_ASSIGN_OR_RETURN(claim, claim_content(sha256));
+      if (pipeline_.stop_.stopped()) return {};
+    }
     if (pipeline_.mode_.link_only || !fits) {
       SY_ASSIGN_OR_RETURN(const bool linked, pipeline_.context_.cold.link(name, sha256, span.bytes));
       if (linked) return account(index, tiers::PutOutcome::kLinked);
       if (pipeline_.mode_.link_only) {
-        pipeline_.absent_bytes_ += span.bytes;
+        count_absent(sha256, span.bytes);
         return {};
       }
       return write_large(source, index, slot.buffer.span());
     }
     SY_ASSIGN_OR_RETURN(slot.put,
                         pipeline_.context_.cold.start_put(name, slot.buffer.span().first(span.bytes), sha256));
+    slot.claim = std::move(claim);
     return {};
+  }
+
+  /// A small object becomes content only with the flush, so there is nothing to wait for.
+  static bool is_shared_within(std::uint64_t bytes) { return bytes >= limits::kBlockBytes; }
+
+  /// Waits until nobody puts equal content. Whoever waits has no put of its own under way, so two never wait for each
+  /// other.
+  Result<Claim> claim_content(const Digest& sha256) {
+    for (;;) {
+      std::shared_ptr<Event> wait_for;
+      Claim claim = Claim::make(pipeline_, sha256, wait_for);
+      if (claim) return claim;
+      for (Slot& slot : slots_) SY_RETURN_IF_ERROR(finish_put(slot));
+      wait_for->wait_until(INT64_MAX);
+    }
+  }
+
+  void count_absent(const Digest& sha256, std::uint64_t bytes) {
+    if (is_shared_within(bytes)) {
+      const std::lock_guard lock(pipeline_.mutex_);
+      if (!pipeline_.absent_.insert(sha256).second) return;
+    }
+    pipeline_.absent_bytes_ += bytes;
   }
 
   /// Reads the object's bytes once and digests them; into consecutive memory when it fits, else over and over into the
@@ -151,6 +244,7 @@ class PayloadPipeline::Worker {
 
   Status finish_put(Slot& slot) {
     if (!slot.put) return {};
+    const Claim claim = std::move(slot.claim);
     const auto put = std::move(slot.put);
     SY_ASSIGN_OR_RETURN(const tiers::PutOutcome outcome, put->finish());
     SY_RETURN_IF_ERROR(account(slot.object, outcome));
@@ -168,7 +262,6 @@ class PayloadPipeline::Worker {
   Status read_back(std::uint32_t index) {
     if (!pipeline_.mode_.verify_after_write) return {};
     SY_RETURN_IF_ERROR(join_read_back());
-    if (!read_back_buffers_) read_back_buffers_.emplace(kReadBackPieceBytes);
     read_back_task_ = pipeline_.context_.runtime.spawn("read-back", [this, index] {
       VerifiedReader reader(pipeline_.context_.cold, pipeline_.attempt_, pipeline_.objects_,
                             {{index, 0, pipeline_.objects_[index].bytes}}, *read_back_buffers_);
@@ -180,7 +273,14 @@ class PayloadPipeline::Worker {
           return;
         }
         if (!*more) return;
+        if (piece.bad && !piece.bad->read_error.ok()) {
+          read_back_status_ = piece.bad->read_error;
+          return;
+        }
         if (piece.bad) {
+          // Perhaps it was linked and its bytes rotted long ago: the next import must write it.
+          pipeline_.context_.cold.remove_content(pipeline_.objects_[index].sha256)
+              .ignore("the import fails in any case");
           read_back_status_ =
               Status(Code::kCorrupt,
                      fmt::format("payload object {} read back differs from what was written: expected {}, found {}",
@@ -230,15 +330,14 @@ PayloadPipeline::PayloadPipeline(Context& context, Source& source, const formats
 PayloadPipeline::~PayloadPipeline() = default;
 
 Status PayloadPipeline::run() {
-  const std::uint64_t wanted = std::max(round_up_to_block(layout_.object_bytes_max), limits::kBlockBytes);
-  const bool two_fit = 2 * wanted <= context_.io_budget;
-  const std::uint64_t half = context_.io_budget / 2;
-  const std::uint64_t buffer_bytes = two_fit ? wanted : half - half % limits::kBlockBytes;
-  const unsigned workers = std::min<unsigned>(worker_count(context_, 2 * buffer_bytes),
+  const Memory memory =
+      memory_of_worker(context_.io_budget, std::max(round_up_to_block(layout_.object_bytes_max), limits::kBlockBytes),
+                       mode_.verify_after_write);
+  const unsigned workers = std::min<unsigned>(worker_count(context_, memory.total()),
                                               static_cast<unsigned>(std::max<std::size_t>(queue_.size(), 1)));
   const auto work = [&] {
-    Worker worker(*this, buffer_bytes);
-    if (Status status = worker.run(); !status.ok()) stop_.fail(std::move(status));
+    Worker worker(*this);
+    if (Status status = worker.run(memory); !status.ok()) stop_.fail(std::move(status));
   };
   std::vector<std::unique_ptr<Task>> tasks;
   for (unsigned i = 1; i < workers; ++i) tasks.push_back(context_.runtime.spawn("import-worker", work));

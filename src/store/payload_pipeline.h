@@ -3,7 +3,10 @@
 
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <mutex>
+#include <set>
 #include <vector>
 
 #include "formats/checkpoint.h"
@@ -21,13 +24,25 @@ namespace steelyard::store {
 ///
 /// Each worker takes whole files and owns two buffers of one object each: while one object is being written, the next
 /// is read and digested. An object larger than a buffer is digested piece by piece and looked up; only if its content
-/// is absent it is read again and written, and the second read must give the same block sums.
+/// is absent it is read again and written, and the second read must give the same block sums. Of equal objects under
+/// way at the same time one is written: the others wait for it, then link.
 class PayloadPipeline {
  public:
   struct Mode {
     bool link_only = false;           ///< write nothing: link what is there and count the rest
     bool verify_after_write = false;  ///< read every object back and compare its block sums
   };
+
+  /// What one worker takes of the budget, in bytes.
+  struct Memory {
+    std::uint64_t buffer_bytes = 0;     ///< of each of its two buffers
+    std::uint64_t read_back_bytes = 0;  ///< of each of the two buffers to read back into; 0: nothing is read back
+    std::uint64_t stream_bytes = 0;     ///< what the tier holds of an object that does not fit
+    std::uint64_t total() const { return 2 * buffer_bytes + 2 * read_back_bytes + stream_bytes; }
+  };
+  /// Buffers of `object_bytes_max` (whole blocks) where two of them fit. `budget` is at least limits::kIoMemoryMin;
+  /// then the total is never more than it.
+  static Memory memory_of_worker(std::uint64_t budget, std::uint64_t object_bytes_max, bool read_back);
 
   PayloadPipeline(Context& context, Source& source, const formats::CheckpointPlan& plan, const ImportLayout& layout,
                   tiers::AttemptName attempt, Mode mode, StopSignal& stop, ProgressMeter& progress);
@@ -45,6 +60,7 @@ class PayloadPipeline {
 
  private:
   class Worker;
+  class Claim;
 
   Context& context_;
   Source& source_;
@@ -62,6 +78,9 @@ class PayloadPipeline {
   std::atomic<std::uint64_t> written_bytes_{0};
   std::atomic<std::uint64_t> reused_bytes_{0};
   std::atomic<std::uint64_t> absent_bytes_{0};
+  std::mutex mutex_;
+  std::map<Digest, std::shared_ptr<Event>> under_way_;  ///< content that is being put; the event: it no longer is
+  std::set<Digest> absent_;
 };
 
 }  // namespace steelyard::store

@@ -17,6 +17,9 @@ namespace steelyard::store {
 /// Opens the folder `relative` (which may be longer than PATH_MAX) below `root`, making what is missing.
 Result<UniqueFd> open_or_make_folder(int root, std::string_view relative);
 
+/// Makes the names in a folder durable.
+Status sync_folder(const std::string& path);
+
 /// One file being written from its first byte to its last. Used by one thread. `staging` is the caller's memory, lent
 /// for the writer's life.
 class PlainFileWriter {
@@ -25,7 +28,7 @@ class PlainFileWriter {
   static Result<PlainFileWriter> create(Runtime& runtime, int folder, const std::string& name, std::uint64_t bytes,
                                         ByteSpan staging);
   Status append(ByteView bytes);
-  /// Writes the rest. CORRUPT unless exactly the promised bytes came. Durable only after the filesystem's barrier.
+  /// Writes the rest, durably but for the file's name. CORRUPT unless exactly the promised bytes came.
   Status finish();
 
  private:

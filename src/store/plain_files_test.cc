@@ -39,7 +39,7 @@ class PlainFilesTest : public testing::Test {
 
   tiers::TestFolder folder_;
   tiers::FaultRuntime runtime_;
-  tiers::AlignedBuffer staging_{kMiB};
+  tiers::AlignedBuffer staging_ = tiers::AlignedBuffer::allocate(kMiB).value();
 };
 
 TEST_F(PlainFilesTest, EverySizeAroundPagesAndStagingComesBack) {

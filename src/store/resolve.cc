@@ -13,10 +13,6 @@ namespace {
 using metadata::Availability;
 using metadata::RevisionRecord;
 
-metadata::Lineage lineage_of(const Selector& selector) {
-  return {selector.tenant_id, selector.namespace_id, selector.ref.resource_id, selector.ref.revision.value_or("main")};
-}
-
 /// "state since time", for messages.
 std::string state_of(const RevisionRecord& record) {
   return fmt::format("{} since {}", metadata::name_of(record.availability),
@@ -45,7 +41,10 @@ Status not_found(const metadata::Lineage& lineage, const std::vector<RevisionRec
   std::string message = fmt::format("no READY revision of {} in tenant {}, namespace {}", without_generation,
                                     lineage.tenant_id, lineage.namespace_id);
   if (records.empty()) {
-    return {Code::kNotFound, message + ": it has no generation at all", "`steelyard list --all` shows what there is"};
+    const std::string resource = without_generation.substr(0, without_generation.rfind('@'));
+    return {Code::kNotFound, message + ", nor one in another state",
+            fmt::format("`steelyard list --all {}` shows its other revisions, `steelyard list --all` everything",
+                        resource)};
   }
   message += "; there is";
   constexpr std::size_t kNamedMax = 5;
@@ -64,6 +63,10 @@ const RevisionRecord* newest(const std::vector<RevisionRecord>& records, Availab
 }
 
 }  // namespace
+
+metadata::Lineage lineage_of(const Selector& selector) {
+  return {selector.tenant_id, selector.namespace_id, selector.ref.resource_id, selector.ref.revision.value_or("main")};
+}
 
 Result<RevisionRecord> resolve(catalog::Catalog& catalog, const Selector& selector, Purpose purpose) {
   const metadata::Lineage lineage = lineage_of(selector);

@@ -13,6 +13,8 @@ enum class Purpose {
   kInspect,       ///< an exact generation in any state
 };
 
+metadata::Lineage lineage_of(const Selector& selector);
+
 /// An exact generation that may not be read: NOT_READY, saying which state and since when. No generation given: the
 /// newest READY one, else (for kReadDegraded, kInspect) the newest DEGRADED one; a DEGRADED one that may not be read:
 /// NOT_READY naming it; none: NOT_FOUND naming what exists.

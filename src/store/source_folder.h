@@ -47,8 +47,8 @@ struct SourceTree {
 /// the `blobs` of its repository; elsewhere only with `follow_links`.
 ///
 /// Errors name the path. NOT_FOUND: no such source. INVALID_ARGUMENT: a link that leaves the source, a fifo, socket or
-/// device, a name that is not UTF-8, too many files, a hub cache's whole repository. CORRUPT: a dangling link, a link cycle, a source that changes
-/// meanwhile. UNAUTHORIZED: a folder or file that may not be read.
+/// device, a name that is not UTF-8, too many files, a hub cache's whole repository. CORRUPT: a dangling link, a link
+/// cycle, a source that changes meanwhile. UNAUTHORIZED: a folder or file that may not be read.
 Result<SourceTree> scan_source(const std::string& path, bool follow_links);
 
 /// Opens a file of the tree for reading. CORRUPT when it is no longer the file that was scanned.

@@ -67,9 +67,14 @@ class StoreImpl final : public Store {
   const std::string& store_id() const override { return parts_.store_id; }
 
   Result<ImportResult> import(const ImportRequest& request, Observer& observer, const CancelFlag& cancel) override {
-    SY_ASSIGN_OR_RETURN(const auto source, open_source(request.source, request.follow_links));
+    SY_ASSIGN_OR_RETURN(const auto source, parts_.open_source(request.source, request.follow_links));
     SY_ASSIGN_OR_RETURN(ImportResult result, run_import(context_, request, *source, observer, cancel));
-    SY_ASSIGN_OR_RETURN(result.active_leases, active_leases(result.record.identity));
+    // The revision is published, whether its leases can be counted now or not.
+    if (const auto leases = active_leases(result.record.identity); leases.ok()) {
+      result.active_leases = *leases;
+    } else {
+      log_info("the leases of the new revision could not be counted: {}", leases.status().to_string());
+    }
     return result;
   }
 

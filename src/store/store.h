@@ -91,6 +91,8 @@ struct ImportResult {
   std::uint64_t logical_bytes = 0;
   std::uint64_t written_bytes = 0;
   std::uint64_t reused_bytes = 0;
+  std::uint64_t skipped = 0;  ///< files and folders of the source that were not taken (CheckpointPlan::skipped)
+  std::uint64_t skipped_bytes = 0;
   double seconds = 0;
 };
 

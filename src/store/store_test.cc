@@ -10,6 +10,7 @@
 #include <mutex>
 
 #include "base/limits.h"
+#include "store/payload_pipeline.h"
 #include "tiers/directory/test_folder.h"
 
 namespace steelyard::store {
@@ -164,6 +165,7 @@ TEST_F(StoreTest, WhatWasImportedComesBackBitForBit) {
   EXPECT_EQ(report->checked_objects, 7U);
   ASSERT_TRUE(materialize(*store, at("out")).ok());
   EXPECT_EQ(tree(at("out")), tree(at("src")));
+  EXPECT_EQ(runtime_.passes("materialize.sync"), 3U) << "deep/er, deep and the target itself";
   EXPECT_EQ(*cat(*store, "deep/er/tokens.txt", 2, 3), "b ");
   EXPECT_EQ(*cat(*store, "model.bin"), pattern(3 * kMiB + 17, 1));
   EXPECT_EQ(*cat(*store, "model.bin", kMiB - 1, kMiB), pattern(3 * kMiB + 17, 1).substr(kMiB - 1, 2));
@@ -181,6 +183,51 @@ TEST_F(StoreTest, TheSameContentIsNotWrittenAgain) {
   const auto again = import(*store, request(at("src")));
   ASSERT_TRUE(again.ok());
   EXPECT_EQ(again->written_bytes, 0U);
+}
+
+TEST_F(StoreTest, EqualObjectsUnderWayTogetherAreWrittenOnce) {
+  for (const unsigned jobs : {1U, 2U}) {
+    options_.jobs = jobs;
+    options_.path = at("store-" + std::to_string(jobs));
+    const std::string data = pattern(2 * kMiB, jobs);
+    // Beside each other in one file, and in files that two workers take at once.
+    write(at("src/a.bin"), data + data);
+    write(at("src/b.bin"), data + data);
+    write(at("src/c.bin"), data);
+    ImportRequest equal = request(at("src"));
+    equal.chunk_bytes = 2 * kMiB;
+    const auto store = open();
+    const auto imported = import(*store, equal);
+    ASSERT_TRUE(imported.ok()) << imported.status().to_string();
+    EXPECT_EQ(imported->written_bytes, 2 * kMiB) << jobs << " workers";
+    EXPECT_EQ(imported->reused_bytes, 8 * kMiB);
+    EXPECT_TRUE(verify(*store)->problems.empty());
+  }
+}
+
+TEST_F(StoreTest, AFailedPutLeavesNobodyWaiting) {
+  options_.io_memory = 64 * kMiB;
+  const std::string data = pattern(2 * kMiB, 1);
+  for (int i = 0; i < 6; ++i) write(at("src/" + std::to_string(i) + ".bin"), data);
+  const auto store = open();
+  runtime_.arm("tier.write", EIO);
+  EXPECT_EQ(import(*store, request(at("src"))).code(), Code::kUnavailable);
+  runtime_.disarm();
+  EXPECT_TRUE(import(*store, request(at("src"))).ok());
+}
+
+TEST_F(StoreTest, WhatAWorkerTakesStaysInsideTheBudget) {
+  for (const std::uint64_t budget : {limits::kIoMemoryMin, 37 * kMiB, 512 * kMiB}) {
+    for (const std::uint64_t object : {kMiB, 5 * kMiB, 64 * kMiB, 4096 * kMiB}) {
+      for (const bool read_back : {false, true}) {
+        const auto memory = PayloadPipeline::memory_of_worker(budget, object, read_back);
+        EXPECT_LE(memory.total(), budget) << budget << " " << object << " " << read_back;
+        EXPECT_GE(memory.buffer_bytes, limits::kBlockBytes);
+        EXPECT_EQ(memory.stream_bytes == 0, memory.buffer_bytes == object);
+        EXPECT_EQ(memory.read_back_bytes > 0, read_back);
+      }
+    }
+  }
 }
 
 TEST_F(StoreTest, ObjectsLargerThanTheBudgetAreReadTwiceAndWrittenOnce) {
@@ -272,6 +319,44 @@ TEST_F(StoreTest, DamageIsPublishedAndWithdrawn) {
   ASSERT_TRUE(good.ok());
   EXPECT_TRUE(good->problems.empty());
   EXPECT_EQ(good->record.availability, metadata::Availability::kReady);
+}
+
+TEST_F(StoreTest, AnErrorOfTheDiskIsNoDamageAndDoesNotHideAny) {
+  options_.jobs = 1;
+  make_source();
+  const auto store = open();
+  ASSERT_TRUE(import(*store, request(at("src"))).ok());
+  ASSERT_TRUE(verify(*store).ok());
+  const auto before = static_cast<int>(runtime_.passes("tier.read"));
+  const auto intact = verify(*store);
+  ASSERT_TRUE(intact.ok());
+  const int reads = static_cast<int>(runtime_.passes("tier.read")) - before;
+
+  runtime_.arm("tier.read", EIO, 1, reads - 1);
+  const auto transient = verify(*store);
+  EXPECT_EQ(transient.code(), Code::kUnavailable);
+  EXPECT_NE(transient.status().message().find("1 object could not be read now: "), std::string::npos)
+      << transient.status().message();
+  EXPECT_EQ(store->resolve(selector_, false)->availability, metadata::Availability::kReady) << "nothing was proved";
+
+  flip(object_file(3), 5);
+  runtime_.arm("tier.read", EIO, 1, reads - 1);
+  const auto both = verify(*store);
+  ASSERT_TRUE(both.ok()) << both.status().to_string();
+  EXPECT_EQ(both->problems.size(), 2U);
+  EXPECT_EQ(both->record.availability, metadata::Availability::kDegraded);
+  EXPECT_EQ(both->record.damage.count, 1U) << "what was proved";
+}
+
+TEST_F(StoreTest, AGroupThatIsGoneIsAbsent) {
+  make_source();
+  const auto store = open();
+  ASSERT_TRUE(import(*store, request(at("src"))).ok());
+  fs::remove_all(at("store/cold/groups"));
+  const auto report = verify(*store);
+  ASSERT_TRUE(report.ok()) << report.status().to_string();
+  EXPECT_EQ(report->record.availability, metadata::Availability::kDegraded);
+  EXPECT_EQ(report->record.residency, metadata::Residency::kAbsent);
 }
 
 TEST_F(StoreTest, ADamagedRevisionMaterialisesNothing) {

@@ -72,13 +72,6 @@ bool may_hold_sibling(const fs::path& target) {
   return faccessat(AT_FDCWD, target.parent_path().c_str(), W_OK | X_OK, AT_EACCESS) == 0;
 }
 
-Status sync_folder(const fs::path& folder) {
-  const UniqueFd fd(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!fd.valid()) return errno_status(errno, "open", folder.native());
-  if (fsync(fd.get()) != 0) return errno_status(errno, "fsync", folder.native());
-  return {};
-}
-
 Result<std::vector<fs::path>> entries_of(const fs::path& folder) {
   std::error_code error;
   std::vector<fs::path> entries;
@@ -118,8 +111,15 @@ Result<std::unique_ptr<TargetFolder>> TargetFolder::prepare(Runtime& runtime, co
   error.clear();
   // A target that is not there yet is an error to is_symlink().
   std::error_code absent;
-  if (fs::is_symlink(path, absent)) path = fs::canonical(path, error);
-  if (error) return errno_status(error.value(), "resolve", path.native());
+  if (fs::is_symlink(path, absent)) {
+    const fs::path real = fs::canonical(path, error);
+    if (error) {
+      return Status(Code::kInvalidArgument,
+                    fmt::format("{} is a link that leads to no folder: {}", path.native(), error.message()),
+                    "remove the link, or name the folder itself");
+    }
+    path = real;
+  }
 
   std::unique_ptr<TargetFolder> folder(new TargetFolder(runtime, path.native(), force));
   const fs::file_status status = fs::status(path, error);
@@ -148,6 +148,10 @@ Status TargetFolder::make_staging() {
   if (!in_place_) {
     std::error_code error;
     fs::create_directories(parent, error);
+    if (error == std::errc::not_a_directory) {
+      return {Code::kInvalidArgument, fmt::format("{}: a part of this path is not a folder", parent.native()),
+              "name a folder whose parents are folders"};
+    }
     if (error) return errno_status(error.value(), "mkdir", parent.native());
   }
   for (int attempt = 0;; ++attempt) {
@@ -177,11 +181,15 @@ TargetFolder::~TargetFolder() {
   remove_tree(staging_path_).ignore("the next materialise to this target removes it");
 }
 
-Status TargetFolder::publish() {
-  if (const int fault = runtime_.point("materialize.sync"); fault != 0) {
-    return errno_status(fault, "syncfs", staging_path_);
-  }
-  if (syncfs(staging_fd_.get()) != 0) return errno_status(errno, "syncfs", staging_path_);
+Status TargetFolder::publish(const std::set<std::string>& folders) {
+  // The files are durable: each was synced as it was written. So nothing of others on the filesystem is waited for.
+  const auto sync = [&](const std::string& relative) -> Status {
+    if (const int fault = runtime_.point("materialize.sync"); fault != 0) return errno_status(fault, "fsync", relative);
+    SY_ASSIGN_OR_RETURN(const UniqueFd fd, open_or_make_folder(staging_fd_.get(), relative));
+    return fsync(fd.get()) == 0 || errno == EINVAL ? Status() : errno_status(errno, "fsync", relative);
+  };
+  for (const std::string& folder : folders) SY_RETURN_IF_ERROR(sync(folder).annotate("publishing", path_));
+  SY_RETURN_IF_ERROR(sync("").annotate("publishing", path_));
   SY_POINT(runtime_, "materialize.before_publish");
   return in_place_ ? publish_in_place() : publish_by_rename();
 }

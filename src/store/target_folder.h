@@ -1,7 +1,7 @@
 // TargetFolder: where a materialised checkpoint appears, whole or not at all.
 //
 // 1. The parents of the target are made. A sibling `.steelyard-<name hash>-<random>` of the target is made and locked.
-// 2. The files are written into the sibling, and its filesystem is synced.
+// 2. The files are written into the sibling, each synced, and then its folders are synced.
 // 3. The sibling is renamed to the target (exchanged with it when it is to be replaced), and the parent is synced.
 // 4. What was replaced is removed.
 // A crash before 3 leaves a sibling, which the next materialise to the same target removes, since nobody holds its
@@ -11,6 +11,7 @@
 #pragma once
 
 #include <memory>
+#include <set>
 #include <string>
 
 #include "base/runtime.h"
@@ -34,8 +35,9 @@ class TargetFolder {
   const std::string& path() const { return path_; }
   bool atomic() const { return !in_place_; }
 
-  /// Makes everything durable and visible.
-  Status publish();
+  /// Makes everything durable and visible: `folders` are all that were made below the staging, relative to it; the
+  /// files are synced already.
+  Status publish(const std::set<std::string>& folders = {});
 
  private:
   TargetFolder(Runtime& runtime, std::string path, bool force)

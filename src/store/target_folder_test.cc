@@ -89,6 +89,15 @@ TEST_F(TargetFolderTest, AFailedSyncOrRenamePublishesNothing) {
   }
 }
 
+TEST_F(TargetFolderTest, EveryFolderIsMadeDurable) {
+  const auto target = prepare(at("out"));
+  ASSERT_TRUE(target.ok());
+  ASSERT_TRUE(open_or_make_folder((*target)->staging_fd(), "a/b").ok());
+  ASSERT_TRUE(open_or_make_folder((*target)->staging_fd(), "c").ok());
+  ASSERT_TRUE((*target)->publish({"a", "a/b", "c"}).ok());
+  EXPECT_EQ(runtime_.passes("materialize.sync"), 4U);
+}
+
 TEST_F(TargetFolderTest, ANonEmptyFolderIsRefusedAndKept) {
   write(at("out/old"), "old");
   const auto target = prepare(at("out"));
@@ -133,6 +142,18 @@ TEST_F(TargetFolderTest, AFileIsNoTarget) {
   for (const bool force : {false, true}) EXPECT_EQ(prepare(at("out"), force).code(), Code::kInvalidArgument);
   EXPECT_EQ(prepare("").code(), Code::kInvalidArgument);
   EXPECT_EQ(read(at("out")), "file");
+}
+
+TEST_F(TargetFolderTest, ALinkToNothingAndAFileAboveAreNamed) {
+  fs::create_directory_symlink(at("nowhere"), at("out"));
+  const Status link = prepare(at("out")).status();
+  EXPECT_EQ(link.code(), Code::kInvalidArgument);
+  EXPECT_NE(link.message().find(at("out") + " is a link that leads to no folder"), std::string::npos);
+  write(at("file"), "file");
+  const Status above = prepare(at("file/out")).status();
+  EXPECT_EQ(above.code(), Code::kInvalidArgument);
+  EXPECT_NE(above.message().find(at("file")), std::string::npos);
+  EXPECT_FALSE(fs::exists(at("nowhere")));
 }
 
 TEST_F(TargetFolderTest, ALinkIsFollowed) {

@@ -18,14 +18,21 @@ std::uint64_t block_floor(std::uint64_t offset) { return offset - offset % limit
 }  // namespace
 
 Status to_status(const BadObject& bad, const formats::Identity& identity) {
+  if (!bad.read_error.ok()) return bad.read_error;
   std::string message = "object " + formats::payload_key(identity, bad.object);
   if (bad.offset) message += fmt::format(", block at {}", *bad.offset);
   message += fmt::format(": expected {}, found {}", bad.expected, bad.actual);
   return {Code::kCorrupt, std::move(message), "run `steelyard verify` to see and record all damage of the revision"};
 }
 
-ReadBuffers::ReadBuffers(std::uint64_t bytes)
-    : piece_bytes(bytes), buffers{tiers::AlignedBuffer(bytes), tiers::AlignedBuffer(bytes)} {}
+Result<ReadBuffers> ReadBuffers::allocate(std::uint64_t bytes) {
+  ReadBuffers made;
+  made.piece_bytes = bytes;
+  for (tiers::AlignedBuffer& buffer : made.buffers) {
+    SY_ASSIGN_OR_RETURN(buffer, tiers::AlignedBuffer::allocate(bytes));
+  }
+  return made;
+}
 
 std::uint64_t read_piece_bytes(std::uint64_t io_budget, unsigned workers) {
   const std::uint64_t share = io_budget / (2ULL * std::max(workers, 1U));
@@ -83,7 +90,8 @@ Result<std::optional<BadObject>> VerifiedReader::check(Slot& slot, ByteView byte
   if (status.ok()) status = slot.read->finish();
   slot.read.reset();
   if (!status.ok()) {
-    BadObject bad{ProblemKind::kMissingObject, index, std::nullopt, fmt::format("{} bytes", object.bytes), "no object"};
+    BadObject bad{ProblemKind::kMissingObject,           index,       std::nullopt,
+                  fmt::format("{} bytes", object.bytes), "no object", {}};
     if (status.code() == Code::kNotFound) return std::optional(bad);
     if (status.code() == Code::kCorrupt) {
       const tiers::ObjectName name{attempt_, tiers::ObjectKind::kPayload, index};
@@ -92,15 +100,21 @@ Result<std::optional<BadObject>> VerifiedReader::check(Slot& slot, ByteView byte
       bad.actual = stat.ok() ? fmt::format("{} bytes", stat->bytes) : status.message();
       return std::optional(bad);
     }
-    return status;
+    bad.actual = status.message();
+    bad.read_error = std::move(status);
+    return std::optional(bad);
   }
   std::uint64_t block = slot.window.begin / limits::kBlockBytes;
   while (!bytes.empty()) {
     const ByteView head = bytes.first(std::min<std::size_t>(bytes.size(), limits::kBlockBytes));
     const std::uint64_t sum = hash::xxh3(head);
     if (sum != object.blocks[block]) {
-      return std::optional(BadObject{ProblemKind::kObjectChecksum, index, block * limits::kBlockBytes,
-                                     "xxh3 " + hash::xxh3_hex(object.blocks[block]), "xxh3 " + hash::xxh3_hex(sum)});
+      return std::optional(BadObject{ProblemKind::kObjectChecksum,
+                                     index,
+                                     block * limits::kBlockBytes,
+                                     "xxh3 " + hash::xxh3_hex(object.blocks[block]),
+                                     "xxh3 " + hash::xxh3_hex(sum),
+                                     {}});
     }
     bytes = bytes.subspan(head.size());
     ++block;

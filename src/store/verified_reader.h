@@ -21,16 +21,18 @@ struct BadObject {
   std::optional<std::uint64_t> offset;  ///< first bad block
   std::string expected;
   std::string actual;
+  /// Set where nothing is proved: the tier could not read the object now, and its bytes may be intact.
+  Status read_error{};
 };
 
-/// CORRUPT, naming the object's key and what was found and wanted.
+/// `read_error` where it is set; else CORRUPT, naming the object's key and what was found and wanted.
 Status to_status(const BadObject& bad, const formats::Identity& identity);
 
 /// Two pieces of memory that a reader alternates between. One reader at a time.
 struct ReadBuffers {
   /// Each holds `piece_bytes`, a multiple of the block.
-  explicit ReadBuffers(std::uint64_t piece_bytes);
-  std::uint64_t piece_bytes;
+  static Result<ReadBuffers> allocate(std::uint64_t piece_bytes);
+  std::uint64_t piece_bytes = 0;
   tiers::AlignedBuffer buffers[2];
 };
 
@@ -53,7 +55,7 @@ class VerifiedReader {
     /// Set: the bytes are not to be used. The reader goes on with the next segment.
     std::optional<BadObject> bad;
   };
-  /// False after the last piece. UNAVAILABLE only where the tier itself cannot be read now.
+  /// False after the last piece.
   Result<bool> next(Piece& piece);
 
  private:

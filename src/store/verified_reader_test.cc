@@ -44,7 +44,7 @@ class VerifiedReaderTest : public testing::Test {
   };
   /// By segment.
   std::vector<Seen> read(const std::vector<ObjectRange>& segments, std::uint64_t piece_bytes = kMiB) {
-    ReadBuffers buffers(piece_bytes);
+    ReadBuffers buffers = ReadBuffers::allocate(piece_bytes).value();
     VerifiedReader reader(*tier_, attempt_, objects_, segments, buffers);
     std::vector<Seen> seen(segments.size());
     VerifiedReader::Piece piece;

@@ -72,11 +72,12 @@ class Verification {
         std::min<unsigned>(context_.options.jobs, static_cast<unsigned>(std::max<std::size_t>(jobs_.size(), 1)));
     const std::uint64_t piece_bytes = read_piece_bytes(context_.io_budget, workers);
     const auto work = [&] {
-      ReadBuffers buffers(piece_bytes);
+      auto buffers = ReadBuffers::allocate(piece_bytes);
+      if (!buffers.ok()) return stop_.fail(std::move(buffers).status());
       while (!stop_.stopped()) {
         const std::size_t turn = next_job_.fetch_add(1);
         if (turn >= jobs_.size()) return;
-        if (Status status = check(jobs_[turn], buffers); !status.ok()) stop_.fail(std::move(status));
+        if (Status status = check(jobs_[turn], *buffers); !status.ok()) stop_.fail(std::move(status));
       }
     };
     std::vector<std::unique_ptr<Task>> tasks;
@@ -95,13 +96,10 @@ class Verification {
     });
     return std::move(problems_);
   }
-  std::vector<std::string> damaged_keys() const {
-    std::vector<std::string> keys;
-    for (const std::uint32_t object : damaged_) keys.push_back(formats::payload_key(manifest_.identity, object));
-    std::sort(keys.begin(), keys.end());
-    keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
-    return keys;
-  }
+  std::vector<std::string> damaged_keys() const { return keys_of(damaged_); }
+  /// Those that could not be read now; nothing is known of them.
+  std::vector<std::string> unread_keys() const { return keys_of(unread_); }
+  const Status& read_error() const { return read_error_; }
   std::size_t missing_objects() const { return missing_; }
 
   /// Takes damaged bytes out of the content index, so that no later import links them.
@@ -117,6 +115,14 @@ class Verification {
     std::uint64_t total = 0;
     for (const Job& job : jobs_) total += job.bytes;
     return total;
+  }
+
+  std::vector<std::string> keys_of(const std::vector<std::uint32_t>& objects) const {
+    std::vector<std::string> keys;
+    for (const std::uint32_t object : objects) keys.push_back(formats::payload_key(manifest_.identity, object));
+    std::sort(keys.begin(), keys.end());
+    keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
+    return keys;
   }
 
   Status check(const Job& job, ReadBuffers& buffers) {
@@ -136,24 +142,32 @@ class Verification {
         if (job.whole_objects) add(*piece.bad);
         continue;
       }
-      if (!job.whole_objects) {
-        file_sha.update(piece.bytes);
-      } else if (same_digest || !job.file) {
-        object_sha.update(piece.bytes);
-      } else {
-        hash::Sha256::update_two(file_sha, piece.bytes, object_sha, piece.bytes);
+      for (ByteView rest = piece.bytes; !rest.empty();) {
+        const ByteView block = rest.first(std::min<std::size_t>(rest.size(), limits::kBlockBytes));
+        rest = rest.subspan(block.size());
+        if (!job.whole_objects) {
+          file_sha.update(block);
+        } else if (same_digest || !job.file) {
+          object_sha.update(block);
+        } else {
+          hash::Sha256::update_two(file_sha, block, object_sha, block);
+        }
+        progress_.add_bytes(block.size());
       }
       if (piece.last_of_segment && job.whole_objects) {
         const std::uint32_t object = job.segments[piece.segment].object;
         const Digest found = object_sha.finish();
-        SY_RETURN_IF_ERROR(check_size(object));
+        check_size(object);
         if (same_digest) file_digest_ok(job, found, file_is_whole);
         if (found != manifest_.objects[object].sha256) {
-          add({ProblemKind::kObjectChecksum, object, std::nullopt, "sha256 " + manifest_.objects[object].sha256.hex(),
-               "sha256 " + found.hex()});
+          add({ProblemKind::kObjectChecksum,
+               object,
+               std::nullopt,
+               "sha256 " + manifest_.objects[object].sha256.hex(),
+               "sha256 " + found.hex(),
+               {}});
         }
       }
-      progress_.add_bytes(piece.bytes.size());
     }
     if (!same_digest) file_digest_ok(job, file_sha.finish(), file_is_whole);
     progress_.add_file();
@@ -161,15 +175,18 @@ class Verification {
   }
 
   /// A read ends where the manifest says; what lies behind is seen only here.
-  Status check_size(std::uint32_t object) {
+  void check_size(std::uint32_t object) {
     const std::uint64_t wanted = manifest_.objects[object].bytes;
     const auto stat = context_.cold.stat(payload_of(attempt_, object));
-    if (stat.ok() && stat->bytes == wanted) return {};
+    if (stat.ok() && stat->bytes == wanted) return;
     // Gone since it was read: the next verify tells.
-    if (!stat.ok()) return stat.code() == Code::kNotFound ? Status() : stat.status();
-    add({ProblemKind::kObjectSize, object, std::nullopt, fmt::format("{} bytes", wanted),
-         fmt::format("{} bytes", stat->bytes)});
-    return {};
+    if (!stat.ok() && stat.code() == Code::kNotFound) return;
+    const std::string expected = fmt::format("{} bytes", wanted);
+    if (stat.ok()) {
+      add({ProblemKind::kObjectSize, object, std::nullopt, expected, fmt::format("{} bytes", stat->bytes), {}});
+    } else {
+      add({ProblemKind::kMissingObject, object, std::nullopt, expected, stat.status().message(), stat.status()});
+    }
   }
 
   void file_digest_ok(const Job& job, const Digest& found, bool read_whole) {
@@ -189,6 +206,11 @@ class Verification {
     Problem problem = describe(manifest_, bad);
     const std::lock_guard lock(mutex_);
     problems_.push_back(std::move(problem));
+    if (!bad.read_error.ok()) {
+      unread_.push_back(bad.object);
+      if (read_error_.ok()) read_error_ = bad.read_error;
+      return;
+    }
     damaged_.push_back(bad.object);
     if (bad.kind == ProblemKind::kMissingObject) ++missing_;
   }
@@ -203,8 +225,28 @@ class Verification {
   std::mutex mutex_;
   std::vector<Problem> problems_;
   std::vector<std::uint32_t> damaged_;
+  std::vector<std::uint32_t> unread_;
+  Status read_error_;
   std::size_t missing_ = 0;
 };
+
+/// Everything was read but these, and nothing that was read is damaged.
+Status not_read(const std::vector<std::string>& keys, const Status& first) {
+  constexpr std::size_t kNamedMax = 16;
+  std::string message =
+      fmt::format("{} could not be read now: ", keys.size() == 1 ? "1 object" : fmt::format("{} objects", keys.size()));
+  for (std::size_t i = 0; i < keys.size() && i < kNamedMax; ++i) message += (i > 0 ? ", " : "") + keys[i];
+  if (keys.size() > kNamedMax) message += fmt::format(" and {} more", keys.size() - kNamedMax);
+  message += "; the first error: " + first.message();
+  return {Code::kUnavailable, std::move(message),
+          "everything else is intact and nothing was recorded; check the disk, then verify again"};
+}
+
+/// No manifest and no member: what was there is gone as a whole.
+bool is_gone(Context& context, const metadata::RevisionRecord& record) {
+  const auto members = context.cold.list_attempt(attempt_of(record));
+  return members.ok() && members->empty();
+}
 
 /// Publishes the observation: READY <-> DEGRADED. The bytes are immutable, so an observation stays true when the record
 /// moved meanwhile; it is offered again for the record as it is now.
@@ -258,12 +300,23 @@ Result<VerifyReport> run_verify(Context& context, const Selector& selector, Obse
     report.checked_objects = manifest->objects.size() + 1;
     report.checked_bytes = manifest->logical_bytes();
     damaged = verification.damaged_keys();
+    const std::vector<std::string> unread = verification.unread_keys();
+    const bool proved = std::ranges::any_of(
+        report.problems, [](const Problem& problem) { return problem.kind == ProblemKind::kFileSha256; });
+    if (damaged.empty() && !proved && !unread.empty()) return not_read(unread, verification.read_error());
+    // What could not be read keeps the damage that was recorded of it.
+    for (const std::string& key : report.record.damage.objects) {
+      if (std::ranges::binary_search(unread, key)) damaged.push_back(key);
+    }
+    std::sort(damaged.begin(), damaged.end());
+    damaged.erase(std::unique(damaged.begin(), damaged.end()), damaged.end());
     if (!context.read_only) verification.stop_sharing_damage();
     all_missing = !manifest->objects.empty() && verification.missing_objects() == manifest->objects.size();
   } else if (manifest.code() == Code::kCorrupt) {
     report.checked_objects = 1;
     report.problems.push_back(manifest_problem(report.record, manifest.status()));
     damaged.push_back(report.record.manifest_key);
+    all_missing = is_gone(context, report.record);
   } else {
     return manifest.status();
   }

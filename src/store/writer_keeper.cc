@@ -2,6 +2,12 @@
 
 namespace steelyard::store {
 
+bool is_lost(const Status& renewed) {
+  const Code code = renewed.code();
+  return code == Code::kStaleGeneration || code == Code::kNotFound || code == Code::kNotReady ||
+         code == Code::kConflict;
+}
+
 WriterKeeper::WriterKeeper(Runtime& runtime, catalog::Catalog& catalog, metadata::RenewWeightImport token,
                            std::int64_t ttl_ms, StopSignal& stop)
     : runtime_(runtime), catalog_(catalog), token_(std::move(token)), stop_(stop), ended_(runtime.make_event()) {
@@ -21,11 +27,8 @@ WriterKeeper::~WriterKeeper() {
 void WriterKeeper::renew_until_ended(std::int64_t every_ms) {
   while (!ended_->wait_until(runtime_.mono_ms() + every_ms)) {
     const auto renewed = catalog_.renew_weight_import(token_);
-    if (renewed.ok()) continue;
     // Only an answer of the rules ends the import; a log that cannot be reached now is tried again in time.
-    const Code code = renewed.code();
-    if (code == Code::kStaleGeneration || code == Code::kNotFound || code == Code::kNotReady ||
-        code == Code::kConflict) {
+    if (is_lost(renewed.status())) {
       stop_.fail(renewed.status());
       return;
     }

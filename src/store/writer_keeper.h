@@ -8,6 +8,10 @@
 
 namespace steelyard::store {
 
+/// The token is not this writer's any more, or the revision is not to be imported: an answer of the rules, not a log
+/// that cannot be reached now.
+bool is_lost(const Status& renewed);
+
 /// Renews at a quarter of the time to live. A lost token stops the import through `stop`.
 class WriterKeeper {
  public:

@@ -66,6 +66,9 @@ class PendingPut {
   virtual Result<PutOutcome> finish() = 0;
 };
 
+/// The memory that a PutStream holds at most.
+inline constexpr std::uint64_t kPutStreamBytesMax = 8 * 1024 * 1024;
+
 /// A put in pieces, for an object too large to be held in memory.
 class PutStream {
  public:
@@ -196,7 +199,8 @@ class Tier {
 class AlignedBuffer {
  public:
   AlignedBuffer() = default;
-  explicit AlignedBuffer(std::size_t bytes);  ///< rounded up to 4096
+  /// Rounded up to 4096. UNAVAILABLE naming the bytes when the system has no memory for it.
+  static Result<AlignedBuffer> allocate(std::size_t bytes);
   AlignedBuffer(AlignedBuffer&& other) noexcept;
   AlignedBuffer& operator=(AlignedBuffer&& other) noexcept;
   ~AlignedBuffer();

@@ -159,7 +159,7 @@ int bench(const std::string& folder, std::uint64_t bytes, int rounds) {
   const auto objects = static_cast<std::uint32_t>(bytes / kObjectBytes);
   std::vector<AlignedBuffer> buffers;
   for (int i = 0; i < 4; ++i) {
-    buffers.emplace_back(kObjectBytes);
+    buffers.push_back(require(AlignedBuffer::allocate(kObjectBytes)));
     real_runtime().fill_random(buffers.back().span());
   }
   const std::string dd_file = folder + "/dd";
@@ -181,7 +181,7 @@ int bench(const std::string& folder, std::uint64_t bytes, int rounds) {
     read_two.add(seconds_of([&] {
       const std::vector<AlignedBuffer> other = [] {
         std::vector<AlignedBuffer> two;
-        for (int i = 0; i < 2; ++i) two.emplace_back(kReadBytes);
+        for (int i = 0; i < 2; ++i) two.push_back(require(AlignedBuffer::allocate(kReadBytes)));
         return two;
       }();
       auto task = real_runtime().spawn("read", [&] { read_objects(*tier, attempt, other, 0, objects / 2); });

@@ -277,7 +277,9 @@ def test_other_formats_are_not_taken_twice(steelyard, tmp_path):
     assert chosen("--include", "original/*") == {"original/consolidated.00.pth", "original/params.json"}
     assert chosen("--include", "*", "--exclude", "*.bin", "--exclude", "*.onnx") == set(wanted) | {"original/consolidated.00.pth", "original/params.json"}
     assert chosen("--exclude", "*.safetensors*") == {path for path in set(wanted) | set(extra) if ".safetensors" not in path}
-    steelyard("import", source, "model")
+    stats = steelyard.json("import", source, "model")["stats"]
+    assert (stats["skipped"], stats["skipped_bytes"]) == (4, 3480), "an import says that it left something out"
+    assert "not taken: 4 files or folders" in steelyard("import", source, "model").stdout
     steelyard("materialize", "model", tmp_path / "back")
     assert tree_digests(tmp_path / "back") == wanted
 
@@ -410,3 +412,34 @@ def test_json_of_a_preview_is_whole(steelyard, tmp_path):
     assert {one["path"] for one in preview["files"] + preview["skipped"]} == {path for path in tree_digests(source) if not path.startswith(".git/")}
     assert preview["logical_bytes"] == sum(one["bytes"] for one in preview["files"])
     assert json.dumps(preview)
+
+
+def test_an_index_without_tensors(steelyard, tmp_path):
+    """It would have published a model without a single tensor."""
+    source = make_checkpoint(tmp_path / "source")
+    write_index(source / "model.safetensors.index.json", {})
+    said = refused(steelyard, source)
+    assert "model.safetensors.index.json" in said and "--ignore-index" in said
+    steelyard("import", source, "model", "--ignore-index")
+    assert len(tensors_of(steelyard)) == 6
+
+
+def test_a_whole_hub_repository(steelyard, tmp_path):
+    """Blobs and snapshots are the same bytes twice."""
+    snapshot = make_hub_cache(tmp_path / "hub", make_checkpoint(tmp_path / "source"))
+    said = refused(steelyard, snapshot.parent.parent, code=2)
+    assert str(snapshot) in said
+
+
+def test_places_that_are_no_folders(steelyard, tmp_path):
+    """A link to nothing and a file in a path are the caller's mistake, and are named."""
+    source = make_checkpoint(tmp_path / "source")
+    file = write_file(tmp_path / "file", "x")
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    steelyard("import", source, "model")
+    for place in (tmp_path / "link", file, file / "below"):
+        error = steelyard.error("materialize", "model", place, code=2)
+        assert str(place.parent if place.name == "below" else place) in error["message"] and error["hint"], error
+        error = steelyard.at(place).error("import", source, "model", code=2)
+        assert str(place) in error["message"], error
+    assert not (tmp_path / "nowhere").exists() and file.read_text() == "x"

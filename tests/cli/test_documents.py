@@ -21,7 +21,7 @@ REVISION = {
 }  # fmt: skip
 STATS = {
     "files": COUNT, "tensors": COUNT, "payload_objects": COUNT, "logical_bytes": COUNT, "written_bytes": COUNT,
-    "reused_bytes": COUNT, "seconds": REAL,
+    "reused_bytes": COUNT, "seconds": REAL, "skipped": COUNT, "skipped_bytes": COUNT,
 }  # fmt: skip
 LEASE = {"lease_id": TEXT, "ref": TEXT, "holder": TEXT, "ttl_seconds_left": REAL}
 

@@ -61,7 +61,7 @@ class Bench {
   }
 
   AlignedBuffer random_bytes(std::uint64_t bytes) {
-    AlignedBuffer buffer(bytes);
+    AlignedBuffer buffer = AlignedBuffer::allocate(bytes).value();
     runtime_.fill_random(buffer.span());
     return buffer;
   }
@@ -322,7 +322,7 @@ void ranges_read_exactly(Bench& b) {
                                                             {bytes, 0},
                                                             {3 * kMiB, bytes - 3 * kMiB}};
   for (const auto& [offset, count] : ranges) {
-    const AlignedBuffer aligned(count + 4096);
+    const AlignedBuffer aligned = AlignedBuffer::allocate(count + 4096).value();
     for (const std::size_t shift : {std::size_t{0}, std::size_t{1}, static_cast<std::size_t>(offset % 4096)}) {
       const ByteSpan guard = aligned.span();
       std::fill(guard.begin(), guard.end(), std::byte{0xEE});
@@ -350,7 +350,7 @@ void reading_past_the_end_is_an_error(Bench& b) {
     const auto buffer = b.random_bytes(bytes);
     const auto index = static_cast<std::uint32_t>(bytes);
     b.check(b.try_put(b.payload(index), buffer.span().first(bytes)).status());
-    AlignedBuffer into(bytes + 8192);
+    AlignedBuffer into = AlignedBuffer::allocate(bytes + 8192).value();
     b.code(b.tier().read(b.payload(index), {{0, into.span().first(bytes + 1)}}), Code::kCorrupt, "one byte too many");
     b.code(b.tier().read(b.payload(index), {{bytes, into.span().first(1)}}), Code::kCorrupt, "a byte at the end");
     b.code(b.tier().read(b.payload(index), {{bytes + 4096, into.span().first(4096)}}), Code::kCorrupt,

@@ -12,8 +12,6 @@ namespace {
 
 /// How long a statement waits inside SQLite for a lock that another process holds for a moment (recovery, checkpoint).
 constexpr int kBusyMs = 5'000;
-/// BEGIN IMMEDIATE is tried again after each of these, so that a snapshot that moved meanwhile is taken afresh.
-constexpr int kBeginStepMs = 1'000;
 
 std::string file_uri(const std::string& path) {
   static constexpr char kHex[] = "0123456789ABCDEF";
@@ -161,15 +159,11 @@ Result<std::optional<std::int64_t>> Connection::find_integer(const char* sql) {
 }
 
 Status Connection::begin_immediate(int wait_ms) {
-  Status status;
-  for (int waited = 0; waited <= wait_ms; waited += kBeginStepMs) {
-    sqlite3_busy_timeout(db_, std::min(kBeginStepMs, wait_ms));
-    auto cursor = prepare("BEGIN IMMEDIATE");
-    status = cursor.ok() ? cursor->run() : std::move(cursor).status();
-    sqlite3_busy_timeout(db_, kBusyMs);
-    if (status.code() != Code::kBusy) return status;
-    rollback();
-  }
+  sqlite3_busy_timeout(db_, wait_ms);
+  auto cursor = prepare("BEGIN IMMEDIATE");
+  Status status = cursor.ok() ? cursor->run() : std::move(cursor).status();
+  sqlite3_busy_timeout(db_, kBusyMs);
+  if (!status.ok()) rollback();
   return status;
 }
 

@@ -74,7 +74,8 @@ class Connection {
   /// The first column of the first row, kept like prepare().
   Result<std::optional<std::int64_t>> find_integer(const char* sql);
 
-  /// Begins a writing transaction; waits for other writers at most `wait_ms` (BUSY).
+  /// Begins a writing transaction; waits for other writers at most `wait_ms` (BUSY). Long waits are made of short ones,
+  /// so that a snapshot that moved meanwhile is taken afresh.
   Status begin_immediate(int wait_ms);
   Status begin_read();
   /// COMMIT. After an error the transaction's fate is open and the connection must not be used again.

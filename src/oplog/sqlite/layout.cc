@@ -2,7 +2,6 @@
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -111,13 +110,11 @@ std::uint64_t state_row_sum(std::string_view key, std::string_view value) {
   return hash::xxh3(as_bytes(covered));
 }
 
+/// No lock: of several creators each fills a database of its own, and the first link wins. So one that was stopped
+/// holds nobody.
 Status create_database(Runtime& runtime, const std::string& path, const std::string& store_id) {
   const std::string folder = folder_of(path);
-  const std::string lock_path = std::filesystem::path(path).replace_extension(".next").string();
-  const Fd lock(open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666));
-  if (lock.get() < 0) return errno_status(errno, "open", lock_path);
-  while (flock(lock.get(), LOCK_EX) != 0 && errno == EINTR) {
-  }
+  if (access(folder.c_str(), W_OK) != 0) return errno_status(errno, "create a catalog in", folder);
   struct stat info {};
   // A WAL without its database holds what somebody was told is durable; a new database would swallow or destroy it.
   if (stat((path + "-wal").c_str(), &info) == 0 && info.st_size > 0 && stat(path.c_str(), &info) != 0) {
@@ -126,15 +123,14 @@ Status create_database(Runtime& runtime, const std::string& path, const std::str
   Status status;
   for (int attempt = 0; attempt < kLinkAttempts; ++attempt) {
     if (stat(path.c_str(), &info) == 0) return Status();
-    remove_leftovers(path);
     const std::string temporary = path + ".new-" + runtime.random_hex(8);
     SY_POINT(runtime, "log.create.begin");
     status = fill_database(temporary, store_id);
     if (!status.ok()) {
+      // Whoever was first removed it as a leftover; SQLite then says many things, and the database is there.
+      const bool removed = access(temporary.c_str(), F_OK) != 0;
       unlink(temporary.c_str());
-      if (access(temporary.c_str(), F_OK) != 0 && attempt + 1 < kLinkAttempts && status.code() == Code::kUnavailable) {
-        continue;
-      }
+      if (removed && attempt + 1 < kLinkAttempts) continue;
       return std::move(status).annotate("creating", path);
     }
     SY_POINT(runtime, "log.create.before_link");
@@ -145,6 +141,8 @@ Status create_database(Runtime& runtime, const std::string& path, const std::str
     const int error = errno;
     unlink(temporary.c_str());
     if (linked == 0 || error == EEXIST) {
+      // Only now: what another creator still writes is of no use to him any more.
+      remove_leftovers(path);
       SY_POINT(runtime, "log.create.after_link");
       return sync_folder(folder);
     }

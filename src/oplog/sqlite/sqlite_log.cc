@@ -1,9 +1,13 @@
 #include "oplog/sqlite/sqlite_log.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <filesystem>
 #include <utility>
 
+#include "base/log.h"
+#include "base/units.h"
+#include "base/utf8.h"
 #include "oplog/log_row.h"
 #include "oplog/sqlite/filesystem.h"
 #include "oplog/sqlite/layout.h"
@@ -13,8 +17,10 @@
 namespace steelyard::oplog::sqlite {
 namespace {
 
-/// Writers wait this long for others' transactions before they say BUSY.
-constexpr int kWriteWaitMs = 60'000;
+/// What became of a commit is asked for patiently: the answer would be UNKNOWN_OUTCOME.
+constexpr std::int64_t kResolveWaitMs = 60'000;
+/// BEGIN IMMEDIATE is tried again after each of these.
+constexpr std::int64_t kBeginStepMs = 500;
 /// How long making a found append durable waits for readers.
 constexpr int kCheckpointWaitMs = 10'000;
 /// A group is bounded so that its first member does not wait for ever for its answer.
@@ -27,6 +33,13 @@ constexpr std::int64_t kLongWaitMs = 3'600'000;
 std::string folder_of(const std::string& path) {
   std::string folder = std::filesystem::path(path).parent_path().string();
   return folder.empty() ? "." : folder;
+}
+
+/// Its path without its extension.
+std::string base_of(const std::string& path) { return std::filesystem::path(path).replace_extension().string(); }
+
+std::string named(const ProcessIdentity& process) {
+  return printable(process.host) + " (pid " + std::to_string(process.pid) + ")";
 }
 
 /// A failure before anything could have been committed.
@@ -49,7 +62,8 @@ SqliteLog::SqliteLog(Runtime& runtime, SqliteOptions options, const StateCodec& 
     : runtime_(runtime),
       options_(std::move(options)),
       codec_(codec),
-      turnstile_(runtime, std::filesystem::path(options_.path).replace_extension().string()),
+      turnstile_(runtime, base_of(options_.path), std::min(Turnstile::kWaitMs, options_.write_wait_ms / 2)),
+      note_(runtime, base_of(options_.path)),
       open_path_(options_.path) {}
 
 Result<std::unique_ptr<SqliteLog>> SqliteLog::open(Runtime& runtime, const SqliteOptions& options,
@@ -271,16 +285,24 @@ SqliteLog::Group SqliteLog::take_group() {
 }
 
 void SqliteLog::run_group(Group& group) {
-  turnstile_.enter();
+  const std::int64_t began = runtime_.mono_ms();
+  bool quiet = true;
+  const auto warn_in_time = [&] {
+    if (!quiet || runtime_.mono_ms() < began + options_.warn_after_ms) return;
+    quiet = false;
+    warn_of_holder();
+  };
+  turnstile_.enter(warn_in_time);
   SY_POINT(runtime_, "log.turn");
   auto opened = acquire();
-  Status begun = opened.ok() ? (*opened)->begin_immediate(kWriteWaitMs) : opened.status();
+  Status begun = opened.ok() ? begin_writing(**opened, began + options_.write_wait_ms, warn_in_time) : opened.status();
   group = take_group();
   if (!begun.ok()) {
     turnstile_.leave();
     settle(group, not_written(begun));
     return;
   }
+  note_.put();
   std::unique_ptr<Connection> connection = std::move(*opened);
   LastAppend last;
   Status outcome = fill_group(*connection, group, last);
@@ -292,9 +314,42 @@ void SqliteLog::run_group(Group& group) {
   } else {
     outcome = commit_group(connection, last);
   }
+  note_.take_back();
   turnstile_.leave();
   if (connection != nullptr) release(std::move(connection));
   settle(group, outcome);
+}
+
+Status SqliteLog::begin_writing(Connection& connection, std::int64_t deadline_mono_ms,
+                                const std::function<void()>& while_waiting) {
+  while (true) {
+    const std::int64_t left_ms = std::max<std::int64_t>(0, deadline_mono_ms - runtime_.mono_ms());
+    Status status = connection.begin_immediate(static_cast<int>(std::min(kBeginStepMs, left_ms)));
+    if (status.code() != Code::kBusy) return status;
+    if (runtime_.mono_ms() >= deadline_mono_ms) {
+      const auto holder = note_.find_holder();
+      if (!holder) return status;
+      const std::string pid = std::to_string(holder->process.pid);
+      return {Code::kBusy,
+              options_.path + ": " + named(holder->process) + " has been writing for " +
+                  format_age(runtime_.mono_ms() - holder->since_mono_ms) + " and does not end",
+              "on that host, let it go on (kill -CONT " + pid + ") or end it (kill -KILL " + pid + "), then try again"};
+    }
+    while_waiting();
+    runtime_.sleep_ms(1);  // BUSY may also come at once
+  }
+}
+
+void SqliteLog::warn_of_holder() {
+  const auto holder = note_.find_holder();
+  if (holder && holder == warned_of_) return;
+  warned_of_ = holder;
+  if (holder) {
+    log_warning("{}: waiting for {}, which has been writing for {}", options_.path, named(holder->process),
+                format_age(runtime_.mono_ms() - holder->since_mono_ms));
+  } else {
+    log_warning("{}: waiting for another process, which does not say who it is", options_.path);
+  }
 }
 
 /// Gives everybody in the group the answer. Those that were judged by rows which are not there now are judged again.
@@ -398,7 +453,8 @@ Status SqliteLog::resolve(const LastAppend& last, const Status& failure) {
   auto opened = Connection::open(options_.path, Connection::Mode::kReadWrite);
   if (!opened.ok()) return unknown(opened.status());
   Connection& connection = **opened;
-  if (Status begun = connection.begin_immediate(kWriteWaitMs); !begun.ok()) return unknown(begun);
+  const std::int64_t deadline = runtime_.mono_ms() + kResolveWaitMs;
+  if (Status begun = begin_writing(connection, deadline, [] {}); !begun.ok()) return unknown(begun);
   bool found = false;
   if (last.sequence != 0) {
     const auto base = base_sequence(connection);

@@ -2,10 +2,10 @@
 //
 // Write protocol of a group:
 //   1. threads that want to write queue up; one of them leads, the others wait;
-//   2. the leader takes the process's turn (Turnstile) and begins a transaction that excludes other writers;
+//   2. the leader takes the process's turn (Turnstile) and begins a transaction that excludes other writers, both under
+//      one deadline, and notes that it writes (WriterNote);
 //   3. it takes everybody who waits by now, and for each in order: prepares against the transaction's state, then puts
-//   the
-//      log row and the state rows, so that the next one sees them; one that fails leaves no rows;
+//      the log row and the state rows, so that the next one sees them; one that fails leaves no rows;
 //   4. one COMMIT makes the whole group durable; only then does anybody get an answer;
 //   5. where COMMIT fails, nobody knows what is on the disk: the connection is thrown away and a new one looks for the
 //      group's last request id. Found: what was found is moved into the database and synced, which makes it durable
@@ -20,6 +20,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "oplog/codec.h"
@@ -28,6 +29,7 @@
 #include "oplog/sqlite/access.h"
 #include "oplog/sqlite/connection.h"
 #include "oplog/sqlite/turnstile.h"
+#include "oplog/sqlite/writer_note.h"
 
 namespace steelyard::oplog::sqlite {
 
@@ -81,6 +83,10 @@ class SqliteLog final : public OpLog {
   void lead();
   Group take_group();
   void run_group(Group& group);
+  /// Begins a writing transaction; at the deadline BUSY, naming who is in the way.
+  Status begin_writing(Connection& connection, std::int64_t deadline_mono_ms,
+                       const std::function<void()>& while_waiting);
+  void warn_of_holder();
   Status fill_group(Connection& connection, const Group& group, LastAppend& last);
   Status prepare_one(Connection& connection, Waiter& waiter, std::uint64_t& sequence, LastAppend& last);
   Status commit_group(std::unique_ptr<Connection>& connection, const LastAppend& last);
@@ -104,7 +110,9 @@ class SqliteLog final : public OpLog {
   const SqliteOptions options_;
   const StateCodec& codec_;
   bool read_only_ = false;
-  Turnstile turnstile_;  ///< used by the one who leads
+  Turnstile turnstile_;  ///< used by the one who leads, as are the next two
+  WriterNote note_;
+  std::optional<WriterNote::Holder> warned_of_;
 
   std::mutex queue_mutex_;  ///< guards the two below
   std::deque<std::shared_ptr<Waiter>> queue_;

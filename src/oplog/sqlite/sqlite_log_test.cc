@@ -13,6 +13,7 @@
 #include <fstream>
 #include <map>
 
+#include "base/log.h"
 #include "oplog/open.h"
 #include "oplog/replay.h"
 #include "oplog/sqlite/filesystem.h"
@@ -67,11 +68,13 @@ class FaultyRuntime final : public Runtime {
   std::map<std::string, int> errors;      ///< errno by point, on every pass
   std::map<std::string, int> kill_after;  ///< SIGKILL at this pass of the point
   std::map<std::string, int> passes;
+  std::string stop_at;  ///< SIGSTOP at every pass of this point
 
  protected:
   int point_armed(const char* name) override {
     const int pass = ++passes[name];
     if (const auto kill = kill_after.find(name); kill != kill_after.end() && kill->second == pass) raise(SIGKILL);
+    if (stop_at == name) raise(SIGSTOP);
     const auto error = errors.find(name);
     return error == errors.end() ? 0 : error->second;
   }
@@ -380,6 +383,65 @@ TEST_F(Sqlite, KilledInAStormOfWritersAcknowledgedIsThere) {
     EXPECT_GT(found, kill_at);
     EXPECT_TRUE(verify_state(*log, plain_codec()).ok());
   }
+}
+
+/// A process stopped inside its transaction, until this object ends.
+class StoppedWriter {
+ public:
+  StoppedWriter(const SqliteOptions& options, const std::string& point) {
+    child_ = fork();
+    if (child_ == 0) {
+      FaultyRuntime runtime;
+      runtime.stop_at = point;
+      auto log = open_sqlite(runtime, options, plain_codec());
+      if (log.ok()) write_step(**log, "stopped").status().ignore("it is ended");
+      _exit(0);
+    }
+    int status = 0;
+    waitpid(child_, &status, WUNTRACED);
+    EXPECT_TRUE(WIFSTOPPED(status));
+  }
+  ~StoppedWriter() {
+    kill(child_, SIGKILL);
+    waitpid(child_, nullptr, 0);
+  }
+  StoppedWriter(const StoppedWriter&) = delete;
+  StoppedWriter& operator=(const StoppedWriter&) = delete;
+  pid_t pid() const { return child_; }
+
+ private:
+  pid_t child_ = -1;
+};
+
+TEST_F(Sqlite, AWriterThatStandsStillIsNamed) {
+  fill(1);
+  SqliteOptions options = options_for(folder_);
+  options.write_wait_ms = 100;
+  options.warn_after_ms = 10;
+  for (const char* point : {"log.prepared", "log.before_commit"}) {
+    std::vector<std::string> warnings;
+    const LogSink before = set_log_sink([&](LogLevel, std::string_view line) { warnings.emplace_back(line); });
+    {
+      const StoppedWriter stopped(options, point);
+      const std::string pid = std::to_string(stopped.pid());
+      auto log = open_sqlite(real_runtime(), options, plain_codec());
+      ASSERT_TRUE(log.ok()) << log.status().to_string();
+      for (int i = 0; i < 2; ++i) {
+        const Status status = write_step(**log, "w").status();
+        EXPECT_EQ(status.code(), Code::kBusy) << point;
+        EXPECT_NE(status.message().find("(pid " + pid + ") has been writing for "), std::string::npos)
+            << status.to_string();
+        EXPECT_NE(status.hint().find("kill -CONT " + pid), std::string::npos) << status.to_string();
+      }
+      EXPECT_EQ(steps_in(**log), 1U);  // reads go on
+      ASSERT_EQ(warnings.size(), 1U);  // once for the same holder
+      EXPECT_NE(warnings[0].find("waiting for " + real_runtime().self().host + " (pid " + pid + ")"), std::string::npos)
+          << warnings[0];
+    }
+    set_log_sink(before);
+    EXPECT_EQ(steps_in(*open()), 1U);
+  }
+  EXPECT_TRUE(write_step(*open(), "after").ok());
 }
 
 class SqliteReadOnly : public Sqlite {

@@ -11,49 +11,57 @@
 namespace steelyard::oplog::sqlite {
 namespace {
 
-/// After this the holder of the turn counts as stuck. A commit takes a millisecond, on a busy disk some hundreds.
-constexpr std::int64_t kTurnWaitMs = 10'000;
-constexpr long kPollNsMin = 20'000;
-constexpr long kPollNsMax = 1'000'000;
+/// For `turn` one process polls. For `next` many may, all at one pace: who has waited for long must not look more
+/// rarely than who has just come.
+constexpr long kTurnPollNsMin = 20'000;
+constexpr long kTurnPollNsMax = 1'000'000;
+constexpr long kNextPollNs = 300'000;
 
 int open_lock(const std::string& path) { return open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666); }
 
-bool lock(int fd, int operation) {
-  while (flock(fd, operation) != 0) {
-    if (errno != EINTR) return false;
+void unlock(int fd) {
+  while (flock(fd, LOCK_UN) != 0 && errno == EINTR) {
+  }
+}
+
+/// Polled, because flock cannot be given a deadline, and a process that was stopped may hold either lock. False: not
+/// had at the deadline, or not to be had here.
+bool lock_until(Runtime& runtime, int fd, std::int64_t deadline, long pause_ns, long pause_ns_max,
+                const std::function<void()>& while_waiting) {
+  while (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+    if (errno == EINTR) continue;
+    if (errno != EWOULDBLOCK || runtime.mono_ms() >= deadline) return false;
+    if (while_waiting) while_waiting();
+    const timespec pause{0, pause_ns};
+    ppoll(nullptr, 0, &pause, nullptr);
+    pause_ns = std::min(2 * pause_ns, pause_ns_max);
   }
   return true;
 }
 
 }  // namespace
 
-Turnstile::Turnstile(Runtime& runtime, const std::string& base)
-    : runtime_(runtime), turn_path_(base + ".turn"), next_path_(base + ".next") {}
+Turnstile::Turnstile(Runtime& runtime, const std::string& base, std::int64_t wait_ms)
+    : runtime_(runtime), turn_path_(base + ".turn"), next_path_(base + ".next"), wait_ms_(wait_ms) {}
 
 Turnstile::~Turnstile() {
   if (turn_fd_ >= 0) close(turn_fd_);
   if (next_fd_ >= 0) close(next_fd_);
 }
 
-void Turnstile::enter() {
+void Turnstile::enter(const std::function<void()>& while_waiting) {
   if (turn_fd_ < 0) turn_fd_ = open_lock(turn_path_);
   if (next_fd_ < 0) next_fd_ = open_lock(next_path_);
   if (turn_fd_ < 0 || next_fd_ < 0) return;
-  if (!lock(next_fd_, LOCK_EX)) return;
-  // Polled, because flock cannot be given a deadline; only the one process that holds `next` polls.
-  const std::int64_t deadline = runtime_.mono_ms() + kTurnWaitMs;
-  long pause_ns = kPollNsMin;
-  while (!(held_ = lock(turn_fd_, LOCK_EX | LOCK_NB))) {
-    if (errno != EWOULDBLOCK || runtime_.mono_ms() >= deadline) break;
-    const timespec pause{0, pause_ns};
-    ppoll(nullptr, 0, &pause, nullptr);
-    pause_ns = std::min(2 * pause_ns, kPollNsMax);
-  }
-  lock(next_fd_, LOCK_UN);
+  // One deadline for both, so that those who wait behind a stuck process do not add their waits up.
+  const std::int64_t deadline = runtime_.mono_ms() + wait_ms_;
+  if (!lock_until(runtime_, next_fd_, deadline, kNextPollNs, kNextPollNs, while_waiting)) return;
+  held_ = lock_until(runtime_, turn_fd_, deadline, kTurnPollNsMin, kTurnPollNsMax, while_waiting);
+  unlock(next_fd_);
 }
 
 void Turnstile::leave() {
-  if (held_) lock(turn_fd_, LOCK_UN);
+  if (held_) unlock(turn_fd_);
   held_ = false;
 }
 

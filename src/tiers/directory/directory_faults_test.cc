@@ -40,7 +40,7 @@ class DirectoryFaults : public testing::Test {
     tier_ = std::move(opened).value();
   }
   static AlignedBuffer random_bytes(std::size_t bytes) {
-    AlignedBuffer buffer(bytes);
+    AlignedBuffer buffer = AlignedBuffer::allocate(bytes).value();
     real_runtime().fill_random(buffer.span());
     return buffer;
   }
@@ -277,7 +277,7 @@ TEST_F(DirectoryFaults, TruncatedFileIsCorruptAndNoSignal) {
   const auto buffer = random_bytes(6 * kMiB);
   ASSERT_TRUE(put(payload(0), buffer.span()).ok());
   ASSERT_EQ(::truncate(file_of(payload(0)).c_str(), 2 * kMiB + 100), 0);
-  AlignedBuffer into(6 * kMiB);
+  AlignedBuffer into = AlignedBuffer::allocate(6 * kMiB).value();
   const Status status = tier_->read(payload(0), {{0, into.span()}});
   EXPECT_EQ(status.code(), Code::kCorrupt);
   EXPECT_THAT(status.message(), HasSubstr("payload 00000000"));
@@ -288,7 +288,7 @@ TEST_F(DirectoryFaults, TruncatedFileIsCorruptAndNoSignal) {
 TEST_F(DirectoryFaults, TruncatedBetweenStartAndFinish) {
   const auto buffer = random_bytes(64 * kMiB);
   ASSERT_TRUE(put(payload(0), buffer.span()).ok());
-  AlignedBuffer into(64 * kMiB);
+  AlignedBuffer into = AlignedBuffer::allocate(64 * kMiB).value();
   int passes = 0;
   runtime_.on("tier.read", [&] {
     if (++passes != 9) return;
@@ -303,7 +303,7 @@ TEST_F(DirectoryFaults, ReadErrorNamesFileAndOffset) {
   const auto buffer = random_bytes(6 * kMiB);
   ASSERT_TRUE(put(payload(0), buffer.span()).ok());
   runtime_.arm("tier.read", EIO, 1, 1);
-  AlignedBuffer into(6 * kMiB);
+  AlignedBuffer into = AlignedBuffer::allocate(6 * kMiB).value();
   const Status status = tier_->read(payload(0), {{0, into.span()}});
   EXPECT_EQ(status.code(), Code::kUnavailable);
   EXPECT_THAT(status.message(), HasSubstr(file_of(payload(0))));
@@ -413,7 +413,7 @@ TEST(DirectoryDiskFull, EveryPutIsRefusedWholeAndRoomCanBeMade) {
     ASSERT_TRUE(opened.ok()) << opened.status().to_string();
     Tier& tier = **opened;
     const AttemptName attempt{std::string(64, 'f'), 1};
-    AlignedBuffer buffer(10 * kMiB);
+    AlignedBuffer buffer = AlignedBuffer::allocate(10 * kMiB).value();
     std::uint32_t index = 0;
     Status status;
     while (status.ok() && index < 20) {

@@ -114,7 +114,15 @@ void FileReader::pump() {
     *free_slot = std::move(waiting_.front());
     waiting_.pop_front();
     Block& block = **free_slot;
-    if (block.direct == nullptr && block.bounce.size() == 0) block.bounce = AlignedBuffer(block.bytes);
+    if (block.direct == nullptr && block.bounce.size() == 0) {
+      auto memory = AlignedBuffer::allocate(block.bytes);
+      if (!memory.ok()) {
+        free_slot->reset();
+        fail(std::move(memory).status());
+        break;
+      }
+      block.bounce = std::move(memory).value();
+    }
     if (const int fault = folder_.runtime().point("tier.read"); fault != 0) {
       pretended.push_back({slot, -fault});
       continue;

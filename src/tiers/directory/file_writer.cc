@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::uint64_t kPage = 4096;
 constexpr std::size_t kPieceBytes = 16 * 1024 * 1024;
-constexpr std::size_t kStreamBufferBytes = 4 * 1024 * 1024;
+constexpr std::size_t kStreamBufferBytes = kPutStreamBytesMax / 2;
 /// The caller holds the memory already, so all pieces of an object of usual size may be under way; one place is the
 /// sync's.
 constexpr std::size_t kPiecesUnderWayMax = 8;
@@ -142,8 +142,15 @@ Status FileWriter::append(ByteView data) {
     return status_;
   }
   if (!io_) {
+    for (AlignedBuffer& buffer : buffers_) {
+      auto memory = AlignedBuffer::allocate(kStreamBufferBytes);
+      if (!memory.ok()) {
+        fail(std::move(memory).status());
+        return status_;
+      }
+      buffer = std::move(memory).value();
+    }
     io_ = folder_.engine().acquire();
-    for (AlignedBuffer& buffer : buffers_) buffer = AlignedBuffer(kStreamBufferBytes);
     set_direct(folder_.direct());
   }
   while (!data.empty() && status_.ok()) {

@@ -1,4 +1,4 @@
-// Flush: one barrier for an attempt (docs/decisions/flush-barrier.md).
+// Flush: one barrier for an attempt (docs/decisions/0006-flush-barrier.md).
 //
 //   1. fsync the small files of the attempt, several at once, whichever process put them. Large ones were synced before
 //      they got their names, linked content before it got its entry.

@@ -223,7 +223,9 @@ Result<PutOutcome> DirectoryTier::existing(const ObjectName& name, const Digest&
 Result<Digest> DirectoryTier::digest_of(const std::string& relative, std::uint64_t bytes) {
   constexpr std::uint64_t kStep = 1024 * 1024;
   SY_ASSIGN_OR_RETURN(auto reader, FileReader::open(folder_, relative, relative));
-  const AlignedBuffer buffer(static_cast<std::size_t>(std::min(std::max<std::uint64_t>(bytes, 1), kStep)));
+  SY_ASSIGN_OR_RETURN(
+      const AlignedBuffer buffer,
+      AlignedBuffer::allocate(static_cast<std::size_t>(std::min(std::max<std::uint64_t>(bytes, 1), kStep))));
   hash::Sha256 sha;
   for (std::uint64_t at = 0; at < bytes; at += kStep) {
     const ByteSpan into = buffer.span().first(static_cast<std::size_t>(std::min(kStep, bytes - at)));

@@ -1,0 +1,365 @@
+#include "sim/checkers/model.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "formats/ref.h"
+
+namespace steelyard::sim {
+
+using metadata::Availability;
+using metadata::Identity;
+using metadata::Lease;
+using metadata::RevisionRecord;
+using metadata::Writer;
+
+std::string text_of(const Identity& identity) { return formats::format_ref(identity); }
+
+Operation& Model::begin(Process& process, std::string what) {
+  const std::uint64_t id = next_operation_++;
+  Operation& operation = operations_[id];
+  operation.id = id;
+  operation.what = std::move(what);
+  operation.process = process.identity();
+  operation.begun_at = sequence_;
+  return operation;
+}
+
+Revision* Model::find(const Identity& identity) {
+  const auto found = revisions_.find(identity);
+  return found == revisions_.end() ? nullptr : &found->second;
+}
+
+bool Model::may_be_damaged(const Revision& revision) const {
+  return bad_reads_ || std::any_of(revision.objects.begin(), revision.objects.end(),
+                                   [&](const Digest& sha256) { return damaged_.contains(sha256); });
+}
+
+bool Model::lease_lives(const std::string& lease_id) const {
+  const auto found = leases_.find(lease_id);
+  if (found == leases_.end()) return false;
+  if (found->second.epoch == world_.epoch()) return world_.mono_ms() < found->second.expires_mono_ms;
+  // Not re-armed yet: it lives if it lived when the old epoch was last heard of.
+  return last_mono_ms_ < found->second.expires_mono_ms;
+}
+
+void Model::witness(Process& process, const oplog::Append& append) {
+  if (append.sequence != sequence_ + 1) {
+    violated(fmt::format("append {} follows append {}", append.sequence, sequence_));
+  }
+  sequence_ = append.sequence;
+  Operation& by = operations_[world_.current_operation()];
+  if (append.at.epoch == epoch_ && append.at.mono_ms < last_mono_ms_) {
+    violated(
+        fmt::format("append {} is at {} ms, the one before at {} ms", sequence_, append.at.mono_ms, last_mono_ms_));
+  }
+  epoch_before_ = epoch_;
+  last_mono_before_ms_ = last_mono_ms_;
+  begins_epoch_ = append.at.epoch != epoch_;
+  std::string names;
+  bool epoch_entry = false;
+  for (const metadata::Entry& entry : append.entries) {
+    const auto decoded = metadata::decode_entry(entry);
+    if (!decoded.ok()) {
+      violated(fmt::format("append {} has an entry that cannot be read: {}", sequence_, decoded.status().to_string()));
+      continue;
+    }
+    names.append(names.empty() ? "" : " ").append(metadata::name_of(decoded->body));
+    epoch_entry = epoch_entry || std::holds_alternative<metadata::EpochBegun>(decoded->body);
+    std::visit([&](const auto& body) { see(by, append, body); }, decoded->body);
+  }
+  if (begins_epoch_ != epoch_entry) violated(fmt::format("append {} and the epoch it begins do not agree", sequence_));
+  epoch_ = append.at.epoch;
+  last_mono_ms_ = append.at.mono_ms;
+  world_.trace(fmt::format("{}: append {} by op {}: {}", process.name(), sequence_, by.id, names));
+}
+
+void Model::see(Operation& by, const oplog::Append& append, const metadata::RevisionPut& put) {
+  const RevisionRecord& after = put.record;
+  const std::string name = text_of(after.identity);
+  Revision& revision = revisions_[after.identity];
+  if (revision.facts.empty()) {
+    if (after.metadata_generation != 1 || after.import_attempt != 1 || after.availability != Availability::kImporting ||
+        after.residency != metadata::Residency::kUnknown || after.begin_seq != append.sequence ||
+        after.committed_seq != 0 || after.operation) {
+      violated(name + " does not begin as a new import does");
+    }
+    revision.attempts[1] = by.id;
+    by.attempts[after.identity] = 1;
+  } else {
+    check_edge(by, revision.now(), after, revision);
+    if (after.import_attempt != revision.now().import_attempt) {
+      check_takeover(by, append, revision);
+      revision.attempts[after.import_attempt] = by.id;
+      by.attempts[after.identity] = after.import_attempt;
+    }
+  }
+  const bool publishes = after.committed_seq != 0 && (revision.facts.empty() || !revision.published());
+  if (publishes) {
+    if (after.committed_seq != append.sequence) violated(name + ": committed_seq is not its append's");
+    const auto owner = revision.attempts.find(after.import_attempt);
+    if (owner == revision.attempts.end() || owner->second != by.id) {
+      violated(fmt::format("{} is published by op {} under attempt {}, which is not its own", name, by.id,
+                           after.import_attempt));
+    }
+    by.published = after.identity;
+    revision.checkpoint = by.checkpoint;
+  }
+  if (!revision.facts.empty() && after.availability == Availability::kDeleting &&
+      revision.now().availability == Availability::kImporting) {
+    by.aborted = after.identity;
+    const bool own = revision.writer && revision.writer->process == by.process;
+    if (!by.forces && !own) check_takeover(by, append, revision);
+  }
+  revision.facts.push_back({append.sequence, after});
+}
+
+void Model::check_edge(const Operation& by, const RevisionRecord& before, const RevisionRecord& after,
+                       const Revision& revision) {
+  const std::string name = text_of(after.identity);
+  if (after.metadata_generation != before.metadata_generation + 1) {
+    violated(fmt::format("{}: metadata generation {} follows {}", name, after.metadata_generation,
+                         before.metadata_generation));
+  }
+  if (after.import_attempt < before.import_attempt || after.import_attempt > before.import_attempt + 1) {
+    violated(fmt::format("{}: attempt {} follows {}", name, after.import_attempt, before.import_attempt));
+  }
+  if (before.committed_seq != 0) {
+    if (after.committed_seq != before.committed_seq) violated(name + " is published twice");
+    if (after.import_attempt != before.import_attempt) violated(name + ": its attempt changes after Commit");
+    if (after.summary != before.summary) violated(name + ": what was committed changes");
+  }
+  if (after.updated_at_ms < before.updated_at_ms) violated(name + ": updated_at decreases");
+  if (after.created_at_ms != before.created_at_ms || after.labels != before.labels ||
+      after.begin_seq != before.begin_seq || after.manifest_key != before.manifest_key ||
+      after.payload_group_id != before.payload_group_id) {
+    violated(name + ": something that stands for ever changes");
+  }
+  const auto edge = std::pair(before.availability, after.availability);
+  static const std::set<std::pair<Availability, Availability>> legal = {
+      {Availability::kImporting, Availability::kImporting}, {Availability::kImporting, Availability::kReady},
+      {Availability::kImporting, Availability::kDeleting},  {Availability::kReady, Availability::kReady},
+      {Availability::kReady, Availability::kDegraded},      {Availability::kDegraded, Availability::kDegraded},
+      {Availability::kDegraded, Availability::kReady},      {Availability::kReady, Availability::kDeleting},
+      {Availability::kDegraded, Availability::kDeleting},   {Availability::kDeleting, Availability::kDeleted}};
+  if (!legal.contains(edge)) {
+    violated(fmt::format("{} goes from {} to {}", name, metadata::name_of(before.availability),
+                         metadata::name_of(after.availability)));
+  }
+  if (edge == std::pair(Availability::kReady, Availability::kDegraded) && !may_be_damaged(revision)) {
+    violated(name + " becomes DEGRADED although nothing was damaged");
+  }
+  if (edge == std::pair(Availability::kImporting, Availability::kDeleting) && !by.may_abort) {
+    violated(fmt::format("{} is aborted by op {} ({})", name, by.id, by.what));
+  }
+}
+
+void Model::check_takeover(const Operation& by, const oplog::Append& append, const Revision& revision) {
+  if (!revision.writer || revision.writer->token.empty()) return;
+  const Writer& writer = *revision.writer;
+  const bool ended = writer.epoch == append.at.epoch ? append.at.mono_ms >= writer.granted_mono_ms + writer.ttl_ms
+                                                     : last_mono_before_ms_ >= writer.granted_mono_ms + writer.ttl_ms;
+  if (ended || !world_.is_running(writer.process)) return;
+  violated(fmt::format("op {} takes over {} from pid {}, which lives and renewed its token {} ms ago", by.id,
+                       text_of(writer.identity), writer.process.pid, append.at.mono_ms - writer.granted_mono_ms));
+}
+
+void Model::see(Operation& by, const oplog::Append& append, const metadata::WriterPut& put) {
+  Revision* const found = find(put.writer.identity);
+  const std::string name = text_of(put.writer.identity);
+  if (found == nullptr || found->now().availability != Availability::kImporting) {
+    violated(name + " gets a writer although it is not importing");
+    return;
+  }
+  Revision& revision = *found;
+  if (put.writer.import_attempt != revision.now().import_attempt) violated(name + ": its writer is of another attempt");
+  const bool same = revision.writer && revision.writer->import_attempt == put.writer.import_attempt;
+  if (same && !begins_epoch_) {
+    if (put.writer.token != revision.writer->token && !put.writer.token.empty()) {
+      violated(name + ": another token under the same attempt");
+    }
+    if (put.writer.process != by.process) {
+      violated(fmt::format("{}: op {} touches the token of pid {}", name, by.id, put.writer.process.pid));
+    }
+  }
+  if (!put.writer.token.empty() && put.writer.granted_mono_ms != append.at.mono_ms) {
+    violated(
+        fmt::format("{}: a token granted at {} ms says {} ms", name, append.at.mono_ms, put.writer.granted_mono_ms));
+  }
+  revision.writer = put.writer;
+}
+
+void Model::see(Operation& /*by*/, const oplog::Append& /*append*/, const metadata::WriterRemoved& removed) {
+  if (Revision* revision = find(removed.identity)) revision->writer.reset();
+}
+
+void Model::see(Operation& by, const oplog::Append& append, const metadata::LeasePut& put) {
+  const Lease& lease = put.lease;
+  const Revision* revision = find(lease.identity);
+  const std::string name = fmt::format("lease {} on {}", lease.lease_id, text_of(lease.identity));
+  const auto found = leases_.find(lease.lease_id);
+  if (lease.epoch != append.at.epoch) violated(name + " is granted by a clock that is not the machine's");
+  if (begins_epoch_) {
+    if (found == leases_.end()) {
+      violated(name + " is granted by the beginning of an epoch");
+    } else if (last_mono_before_ms_ >= found->second.expires_mono_ms) {
+      violated(name + " had ended and is re-armed");
+    }
+    if (lease.expires_mono_ms != append.at.mono_ms + lease.ttl_ms) violated(name + " is re-armed with another time");
+  } else {
+    by.put_lease = true;
+    const bool lives = found != leases_.end() && append.at.mono_ms < found->second.expires_mono_ms;
+    if (lives && lease.expires_mono_ms <= found->second.expires_mono_ms)
+      violated(name + " is renewed and not lengthened");
+    if (!lives && (revision == nullptr || (revision->now().availability != Availability::kReady &&
+                                           revision->now().availability != Availability::kDegraded))) {
+      violated(name + " is granted on what nobody may read");
+    }
+    if (lease.expires_mono_ms > append.at.mono_ms + lease.ttl_ms) violated(name + " is longer than asked for");
+  }
+  if (found == leases_.end()) ++leases_granted_;
+  leases_[lease.lease_id] = lease;
+}
+
+void Model::see(Operation& by, const oplog::Append& append, const metadata::LeaseRemoved& removed) {
+  const auto found = leases_.find(removed.lease_id);
+  if (found == leases_.end()) return;
+  const Lease& lease = found->second;
+  const bool lives = lease.epoch == append.at.epoch ? append.at.mono_ms < lease.expires_mono_ms
+                                                    : last_mono_before_ms_ < lease.expires_mono_ms;
+  if (lives && by.releases != removed.lease_id && lease.process != by.process) {
+    violated(fmt::format("lease {} on {} is ended by op {} ({}) {} ms before its time", removed.lease_id,
+                         text_of(lease.identity), by.id, by.what, lease.expires_mono_ms - append.at.mono_ms));
+  }
+  leases_.erase(found);
+}
+
+void Model::see(Operation& /*by*/, const oplog::Append& append, const metadata::EpochBegun& begun) {
+  if (begun.epoch.epoch != append.at.epoch) violated("an epoch begins that is not the machine's");
+}
+
+template <typename Other>
+void Model::see(Operation& by, const oplog::Append& append, const Other& entry) {
+  violated(fmt::format("op {} ({}) appends a {} at {}, which no command of this workload does", by.id, by.what,
+                       metadata::name_of(metadata::EntryBody(entry)), append.sequence));
+}
+
+void Model::import_answered(const Operation& operation, const Result<store::ImportResult>& answer,
+                            bool source_changed) {
+  if (!answer.ok()) {
+    if (operation.published && answer.code() != Code::kUnknownOutcome) {
+      violated(fmt::format("op {} published {} and is told: {}", operation.id, text_of(*operation.published),
+                           answer.status().to_string()));
+    }
+    if (answer.code() == Code::kInternal || answer.code() == Code::kInvalidArgument) {
+      violated(fmt::format("op {} is refused: {}", operation.id, answer.status().to_string()));
+    }
+    bool taken_over = false;
+    for (const auto& [identity, attempt] : operation.attempts) {
+      taken_over = taken_over || find(identity)->now().import_attempt != attempt;
+    }
+    if (answer.code() == Code::kCorrupt && !source_changed && !any_damage() && !taken_over) {
+      violated(fmt::format("op {} finds damage where none is: {}", operation.id, answer.status().to_string()));
+    }
+    return;
+  }
+  const RevisionRecord& record = answer->record;
+  const std::string name = text_of(record.identity);
+  if (source_changed) violated(name + " was published from a source that changed while it was read");
+  const Revision* revision = find(record.identity);
+  if (operation.published != record.identity || revision == nullptr) {
+    violated(fmt::format("op {} is told that it published {}, which the log does not have", operation.id, name));
+    return;
+  }
+  shown(operation, record);
+  if (record.availability != Availability::kReady) violated(name + " is published and not READY");
+  if (revision->checkpoint != operation.checkpoint) violated(name + " holds another source than op was given");
+}
+
+void Model::listed(const metadata::ListQuery& query, const Result<metadata::ListPage>& answer) {
+  if (!answer.ok()) return;
+  std::vector<Identity> expected;
+  for (const auto& [identity, revision] : revisions_) {
+    const Availability state = revision.now().availability;
+    if (query.all || state == Availability::kReady || state == Availability::kDegraded) expected.push_back(identity);
+  }
+  std::vector<Identity> found;
+  for (const RevisionRecord& record : answer->records) {
+    found.push_back(record.identity);
+    const Revision* revision = find(record.identity);
+    if (revision == nullptr || revision->now() != record)
+      violated("list shows " + text_of(record.identity) + " as it is not");
+  }
+  std::sort(found.begin(), found.end());
+  if (found != expected) {
+    violated(fmt::format("list shows {} revisions, {} are there", found.size(), expected.size()));
+  }
+}
+
+void Model::shown(const Operation& operation, const RevisionRecord& record) {
+  const Revision* revision = find(record.identity);
+  const std::uint64_t generation = record.metadata_generation;
+  if (revision == nullptr || generation == 0 || generation > revision->facts.size() ||
+      revision->facts[generation - 1].record != record) {
+    violated(fmt::format("op {} is shown {} as it never was", operation.id, text_of(record.identity)));
+    return;
+  }
+  if (generation < revision->facts.size() && revision->facts[generation].sequence <= operation.begun_at) {
+    violated(fmt::format("op {} is shown {} as it was before it began", operation.id, text_of(record.identity)));
+  }
+}
+
+void Model::lease_acquired(const Operation& operation, const Result<Lease>& answer) {
+  if (!answer.ok()) {
+    if (answer.code() == Code::kDurabilityFailed && operation.put_lease) {
+      violated(fmt::format("op {} was granted a lease and is told that it certainly was not", operation.id));
+    }
+    return;
+  }
+  const auto found = leases_.find(answer->lease_id);
+  if (found == leases_.end()) {
+    // It may have run out while its holder stood still.
+    if (answer->epoch == epoch_ && world_.mono_ms() < answer->expires_mono_ms) {
+      violated(fmt::format("op {} is told of lease {}, which the log does not have", operation.id, answer->lease_id));
+    }
+    return;
+  }
+  if (found->second.epoch == answer->epoch && found->second.expires_mono_ms < answer->expires_mono_ms) {
+    violated(fmt::format("op {} is told that lease {} lasts longer than it does", operation.id, answer->lease_id));
+  }
+}
+
+void Model::lease_renewed(const Operation& operation, const std::string& lease_id, const Result<Lease>& answer) {
+  if (answer.ok()) {
+    if (answer->lease_id != lease_id) violated("another lease is renewed than was asked for");
+    lease_acquired(operation, answer);
+    return;
+  }
+  const bool lost = answer.code() == Code::kLeaseExpired || answer.code() == Code::kNotFound;
+  if (lost && lease_lives(lease_id)) {
+    violated(fmt::format("op {} is told that lease {} ended, which lives", operation.id, lease_id));
+  }
+}
+
+void Model::lease_released(const Operation& operation, const std::string& lease_id, const Status& answer) {
+  if (answer.ok() && leases_.contains(lease_id)) {
+    violated(fmt::format("op {} is told that lease {} is released, which it is not", operation.id, lease_id));
+  }
+}
+
+void Model::aborted(const Operation& operation, const Identity& identity, const Result<RevisionRecord>& answer) {
+  const Revision* revision = find(identity);
+  if (!answer.ok()) {
+    if (operation.aborted && answer.code() != Code::kUnknownOutcome && answer.code() != Code::kUnavailable) {
+      violated(fmt::format("op {} aborted {} and is told: {}", operation.id, text_of(identity),
+                           answer.status().to_string()));
+    }
+    return;
+  }
+  if (revision == nullptr || revision->now().availability != Availability::kDeleting) {
+    violated(fmt::format("op {} is told that {} is aborted, which it is not", operation.id, text_of(identity)));
+  }
+}
+
+}  // namespace steelyard::sim

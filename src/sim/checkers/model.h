@@ -1,0 +1,129 @@
+// Model: what the rules of the lifecycle (docs/lifecycle.md) allow, kept apart from the code that follows them.
+//
+// It is told of every append the moment it is made, whoever made it, and judges it against everything before: legal
+// edges, generations by one, attempts, who may publish, who may take over, which leases may end. What clients are
+// answered is then judged against what was appended: nothing may be acknowledged that is not there, and nothing that is
+// certainly not there may have happened.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "metadata/codec.h"
+#include "metadata/types.h"
+#include "oplog/op_log.h"
+#include "sim/checkers/verdict.h"
+#include "sim/runtime/world.h"
+#include "store/store.h"
+
+namespace steelyard::sim {
+
+/// One call of a client, and what it is known to have done.
+struct Operation {
+  std::uint64_t id = 0;
+  std::string what;
+  ProcessIdentity process;
+  std::uint64_t begun_at = 0;  ///< the log's sequence then
+  std::optional<std::size_t> checkpoint;
+  std::string releases;  ///< a lease that it may end
+  bool may_abort = false;
+  bool forces = false;  ///< aborts whoever writes
+  // Filled by the appends it made:
+  std::map<metadata::Identity, std::uint32_t> attempts;
+  std::optional<metadata::Identity> published;
+  std::optional<metadata::Identity> aborted;
+  bool put_lease = false;
+};
+
+/// A revision's whole life so far.
+struct Revision {
+  struct Fact {
+    std::uint64_t sequence = 0;
+    metadata::RevisionRecord record;
+  };
+  std::vector<Fact> facts;                          ///< of generation 1, 2, ...
+  std::map<std::uint32_t, std::uint64_t> attempts;  ///< the operation that each belongs to
+  std::optional<std::size_t> checkpoint;            ///< what was published
+  std::optional<metadata::Writer> writer;
+  std::vector<Digest> objects;  ///< once published: the manifest's, then each payload object's
+
+  const metadata::RevisionRecord& now() const { return facts.back().record; }
+  bool published() const { return now().committed_seq != 0; }
+};
+
+class Model {
+ public:
+  Model(World& world, Verdict& verdict) : world_(world), verdict_(verdict) {}
+
+  /// The reference stays good.
+  Operation& begin(Process& process, std::string what);
+  void witness(Process& process, const oplog::Append& append);
+
+  /// Bits of this content were damaged on the disk.
+  void damage(const Digest& sha256) { damaged_.insert(sha256); }
+  /// Reads may be handed other bits than the stored ones.
+  void allow_bad_reads() { bad_reads_ = true; }
+  bool may_be_damaged(const Revision& revision) const;
+  bool any_damage() const { return bad_reads_ || !damaged_.empty(); }
+  bool is_damaged(const Digest& sha256) const { return damaged_.contains(sha256); }
+  bool bad_reads() const { return bad_reads_; }
+
+  std::uint64_t sequence() const { return sequence_; }
+  const std::map<metadata::Identity, Revision>& revisions() const { return revisions_; }
+  Revision* find(const metadata::Identity& identity);
+  const std::map<std::string, metadata::Lease>& leases() const { return leases_; }
+  std::uint64_t leases_granted() const { return leases_granted_; }
+  bool lease_lives(const std::string& lease_id) const;
+
+  // --- what a client was answered
+  void import_answered(const Operation& operation, const Result<store::ImportResult>& answer, bool source_changed);
+  void listed(const metadata::ListQuery& query, const Result<metadata::ListPage>& answer);
+  /// A record that a read showed: it was the current one at some time during the operation.
+  void shown(const Operation& operation, const metadata::RevisionRecord& record);
+  void lease_acquired(const Operation& operation, const Result<metadata::Lease>& answer);
+  void lease_renewed(const Operation& operation, const std::string& lease_id, const Result<metadata::Lease>& answer);
+  void lease_released(const Operation& operation, const std::string& lease_id, const Status& answer);
+  void aborted(const Operation& operation, const metadata::Identity& identity,
+               const Result<metadata::RevisionRecord>& answer);
+
+  void violated(const std::string& what) { verdict_.violated(what); }
+
+ private:
+  void see(Operation& by, const oplog::Append& append, const metadata::RevisionPut& put);
+  void see(Operation& by, const oplog::Append& append, const metadata::WriterPut& put);
+  void see(Operation& by, const oplog::Append& append, const metadata::WriterRemoved& removed);
+  void see(Operation& by, const oplog::Append& append, const metadata::LeasePut& put);
+  void see(Operation& by, const oplog::Append& append, const metadata::LeaseRemoved& removed);
+  void see(Operation& by, const oplog::Append& append, const metadata::EpochBegun& begun);
+  template <typename Other>
+  void see(Operation& by, const oplog::Append& append, const Other& entry);
+  void check_takeover(const Operation& by, const oplog::Append& append, const Revision& revision);
+  void check_edge(const Operation& by, const metadata::RevisionRecord& before, const metadata::RevisionRecord& after,
+                  const Revision& revision);
+
+  World& world_;
+  Verdict& verdict_;
+  std::map<std::uint64_t, Operation> operations_;
+  std::uint64_t next_operation_ = 1;
+  std::uint64_t sequence_ = 0;
+  std::string epoch_;
+  std::int64_t last_mono_ms_ = 0;  ///< of the last append
+  std::string epoch_before_;       ///< while an append that begins an epoch is looked at
+  std::int64_t last_mono_before_ms_ = 0;
+  bool begins_epoch_ = false;
+  std::map<metadata::Identity, Revision> revisions_;
+  std::map<std::string, metadata::Lease> leases_;
+  std::uint64_t leases_granted_ = 0;
+  std::set<Digest> damaged_;
+  bool bad_reads_ = false;
+};
+
+/// "resource@main#3", for messages.
+std::string text_of(const metadata::Identity& identity);
+
+}  // namespace steelyard::sim

@@ -1,0 +1,257 @@
+#include "sim/workload/handles.h"
+
+#include <iterator>
+#include <utility>
+
+#include "base/check.h"
+
+namespace steelyard::sim {
+namespace {
+
+constexpr std::uint64_t kLostAppendsPerMille = 50;
+
+Status dead() { return {Code::kUnavailable, "the process is dead"}; }
+
+class ProcessPut final : public tiers::PendingPut {
+ public:
+  ProcessPut(Process& process, Graveyard& graveyard, BuriedPut put)
+      : process_(process), graveyard_(graveyard), put_(std::move(put)) {}
+  ProcessPut(const ProcessPut&) = delete;
+  ProcessPut& operator=(const ProcessPut&) = delete;
+  ~ProcessPut() override {
+    if (put_.put && !process_.alive()) graveyard_.bury(std::move(put_));
+  }
+  Result<tiers::PutOutcome> finish() override {
+    if (!process_.alive()) return dead();
+    auto outcome = put_.put->finish();
+    put_.put.reset();
+    return outcome;
+  }
+
+ private:
+  Process& process_;
+  Graveyard& graveyard_;
+  BuriedPut put_;
+};
+
+class ProcessStream final : public tiers::PutStream {
+ public:
+  ProcessStream(Process& process, Graveyard& graveyard, BuriedPut put)
+      : process_(process), graveyard_(graveyard), put_(std::move(put)) {}
+  ProcessStream(const ProcessStream&) = delete;
+  ProcessStream& operator=(const ProcessStream&) = delete;
+  ~ProcessStream() override {
+    if (put_.stream && !process_.alive()) graveyard_.bury(std::move(put_));
+  }
+  Status append(ByteView bytes) override { return process_.alive() ? put_.stream->append(bytes) : dead(); }
+  Result<tiers::PutOutcome> finish() override {
+    if (!process_.alive()) return dead();
+    auto outcome = put_.stream->finish();
+    put_.stream.reset();
+    return outcome;
+  }
+
+ private:
+  Process& process_;
+  Graveyard& graveyard_;
+  BuriedPut put_;
+};
+
+class ProcessTier final : public tiers::Tier {
+ public:
+  ProcessTier(Process& process, std::shared_ptr<tiers::Tier> inner, Graveyard& graveyard, Canary canary)
+      : process_(process), inner_(std::move(inner)), graveyard_(graveyard), canary_(canary) {}
+
+  const tiers::Traits& traits() const override { return inner_->traits(); }
+  Result<bool> link(const tiers::ObjectName& name, const Digest& sha256, std::uint64_t bytes) override {
+    if (!process_.alive()) return dead();
+    return inner_->link(name, sha256, bytes);
+  }
+  Result<std::unique_ptr<tiers::PendingPut>> start_put(const tiers::ObjectName& name, ByteView data,
+                                                       const Digest& sha256) override {
+    if (!process_.alive()) return dead();
+    BuriedPut put{inner_, {data.begin(), data.end()}, nullptr, nullptr};
+    SY_ASSIGN_OR_RETURN(put.put, inner_->start_put(name, put.bytes, sha256));
+    return std::unique_ptr<tiers::PendingPut>(std::make_unique<ProcessPut>(process_, graveyard_, std::move(put)));
+  }
+  Result<std::unique_ptr<tiers::PutStream>> open_put(const tiers::ObjectName& name, std::uint64_t bytes,
+                                                     const Digest& sha256) override {
+    if (!process_.alive()) return dead();
+    BuriedPut put{inner_, {}, nullptr, nullptr};
+    SY_ASSIGN_OR_RETURN(put.stream, inner_->open_put(name, bytes, sha256));
+    return std::unique_ptr<tiers::PutStream>(std::make_unique<ProcessStream>(process_, graveyard_, std::move(put)));
+  }
+  Status flush(const tiers::AttemptName& attempt) override {
+    if (!process_.alive()) return dead();
+    return canary_ == Canary::kFlushLies ? Status() : inner_->flush(attempt);
+  }
+  Result<tiers::ObjectStat> stat(const tiers::ObjectName& name) override {
+    if (!process_.alive()) return dead();
+    return inner_->stat(name);
+  }
+  Result<std::unique_ptr<tiers::PendingRead>> start_read(const tiers::ObjectName& name,
+                                                         std::vector<tiers::ReadRange> ranges) override {
+    if (!process_.alive()) return dead();
+    return inner_->start_read(name, std::move(ranges));
+  }
+  Result<std::vector<tiers::ObjectStat>> list_attempt(const tiers::AttemptName& attempt,
+                                                      std::vector<std::string>* foreign) override {
+    if (!process_.alive()) return dead();
+    return inner_->list_attempt(attempt, foreign);
+  }
+  Result<tiers::GroupListing> list_group(const std::string& group) override {
+    if (!process_.alive()) return dead();
+    return inner_->list_group(group);
+  }
+  Status remove(const tiers::ObjectName& name) override { return process_.alive() ? inner_->remove(name) : dead(); }
+  Status remove_attempt(const tiers::AttemptName& attempt) override {
+    return process_.alive() ? inner_->remove_attempt(attempt) : dead();
+  }
+  Status remove_temporaries(const tiers::AttemptName& attempt) override {
+    return process_.alive() ? inner_->remove_temporaries(attempt) : dead();
+  }
+  Status put_committed(const tiers::AttemptName& attempt, std::string_view bytes) override {
+    return process_.alive() ? inner_->put_committed(attempt, bytes) : dead();
+  }
+  Result<std::string> read_committed(const tiers::AttemptName& attempt) override {
+    if (!process_.alive()) return dead();
+    return inner_->read_committed(attempt);
+  }
+  Status put_deleting(const std::string& group) override {
+    return process_.alive() ? inner_->put_deleting(group) : dead();
+  }
+  Status put_catalog_copy(std::uint64_t sequence, std::string_view bytes) override {
+    return process_.alive() ? inner_->put_catalog_copy(sequence, bytes) : dead();
+  }
+  Result<std::vector<std::uint64_t>> list_catalog_copies() override {
+    if (!process_.alive()) return dead();
+    return inner_->list_catalog_copies();
+  }
+  Result<std::string> read_catalog_copy(std::uint64_t sequence) override {
+    if (!process_.alive()) return dead();
+    return inner_->read_catalog_copy(sequence);
+  }
+  Status remove_catalog_copy(std::uint64_t sequence) override {
+    return process_.alive() ? inner_->remove_catalog_copy(sequence) : dead();
+  }
+  Result<std::vector<std::string>> list_groups() override {
+    if (!process_.alive()) return dead();
+    return inner_->list_groups();
+  }
+  Status remove_group(const std::string& group) override {
+    return process_.alive() ? inner_->remove_group(group) : dead();
+  }
+  Result<std::vector<tiers::ContentEntry>> list_content() override {
+    if (!process_.alive()) return dead();
+    return inner_->list_content();
+  }
+  Status remove_content(const Digest& sha256) override {
+    return process_.alive() ? inner_->remove_content(sha256) : dead();
+  }
+  Result<tiers::TierUsage> usage() override {
+    if (!process_.alive()) return dead();
+    return inner_->usage();
+  }
+  Result<std::uint64_t> available_bytes() override {
+    if (!process_.alive()) return dead();
+    return inner_->available_bytes();
+  }
+
+ private:
+  Process& process_;
+  std::shared_ptr<tiers::Tier> inner_;
+  Graveyard& graveyard_;
+  Canary canary_;
+};
+
+class ProcessLog final : public oplog::OpLog {
+ public:
+  ProcessLog(Process& process, oplog::OpLog& inner, AppendWitness witness, Canary canary, std::uint64_t seed)
+      : process_(process), inner_(inner), witness_(std::move(witness)), canary_(canary), random_(seed) {}
+
+  Result<std::uint64_t> write(const Prepare& prepare) override {
+    if (!process_.alive()) return dead();
+    if (canary_ == Canary::kAppendLies && random_.per_mille(kLostAppendsPerMille)) return acknowledge_only(prepare);
+    bool appends = false;
+    SY_ASSIGN_OR_RETURN(const std::uint64_t sequence,
+                        inner_.write([&](const oplog::StateView& view, const oplog::Now& now) {
+                          auto entries = prepare(view, now);
+                          appends = entries.ok() && !entries->empty();
+                          return entries;
+                        }));
+    if (appends) {
+      const auto append = inner_.read(sequence - 1, 1);
+      SY_CHECK(append.ok() && append->size() == 1, "the memory log has what it just appended");
+      witness_(process_, append->front());
+    }
+    return sequence;
+  }
+  Status view(const std::function<Status(const oplog::StateView& view)>& read) override {
+    return process_.alive() ? inner_.view(read) : dead();
+  }
+  Result<std::vector<oplog::Append>> read(std::uint64_t after, std::size_t limit) override {
+    if (!process_.alive()) return dead();
+    return inner_.read(after, limit);
+  }
+  Result<bool> watch(std::uint64_t after, std::int64_t deadline_mono_ms) override {
+    if (!process_.alive()) return dead();
+    return inner_.watch(after, deadline_mono_ms);
+  }
+  Result<std::uint64_t> save_snapshot() override {
+    if (!process_.alive()) return dead();
+    return inner_.save_snapshot();
+  }
+  Result<std::string> newest_snapshot() override {
+    if (!process_.alive()) return dead();
+    return inner_.newest_snapshot();
+  }
+  Status trim(std::uint64_t sequence) override { return process_.alive() ? inner_.trim(sequence) : dead(); }
+  Result<std::uint64_t> length() override {
+    if (!process_.alive()) return dead();
+    return inner_.length();
+  }
+  Status restore(const oplog::Snapshot& snapshot) override {
+    return process_.alive() ? inner_.restore(snapshot) : dead();
+  }
+  oplog::Capabilities capabilities() const override { return inner_.capabilities(); }
+
+ private:
+  Result<std::uint64_t> acknowledge_only(const Prepare& prepare) {
+    std::uint64_t sequence = 0;
+    SY_RETURN_IF_ERROR(inner_.view([&](const oplog::StateView& view) -> Status {
+      Runtime& clock = process_.runtime();
+      SY_ASSIGN_OR_RETURN(const auto entries, prepare(view, {clock.epoch(), clock.mono_ms(), clock.wall_ms()}));
+      sequence = view.sequence() + (entries.empty() ? 0 : 1);
+      return {};
+    }));
+    return sequence;
+  }
+
+  Process& process_;
+  oplog::OpLog& inner_;
+  AppendWitness witness_;
+  Canary canary_;
+  Random random_;
+};
+
+}  // namespace
+
+bool Graveyard::complete_one(Random& random) {
+  if (puts_.empty()) return false;
+  const auto chosen = std::next(puts_.begin(), static_cast<std::ptrdiff_t>(random.below(puts_.size())));
+  if (chosen->put) chosen->put->finish().status().ignore("nobody waits for it any more");
+  puts_.erase(chosen);
+  return true;
+}
+
+std::unique_ptr<tiers::Tier> make_process_tier(Process& process, std::shared_ptr<tiers::Tier> inner,
+                                               Graveyard& graveyard, Canary canary) {
+  return std::make_unique<ProcessTier>(process, std::move(inner), graveyard, canary);
+}
+
+std::unique_ptr<oplog::OpLog> make_process_log(Process& process, oplog::OpLog& inner, AppendWitness witness,
+                                               Canary canary, std::uint64_t seed) {
+  return std::make_unique<ProcessLog>(process, inner, std::move(witness), canary, seed);
+}
+
+}  // namespace steelyard::sim

@@ -1,0 +1,285 @@
+#include "sim/workload/history.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "formats/identity.h"
+#include "oplog/replay.h"
+#include "sim/checkpoints.h"
+#include "sim/workload/bench.h"
+#include "sim/workload/client.h"
+
+namespace steelyard::sim {
+
+using metadata::Availability;
+using metadata::Identity;
+
+namespace {
+
+/// Replacements of killed clients in one history.
+constexpr int kRestartsMax = 8;
+constexpr int kRottenTriesMax = 4;
+constexpr std::int64_t kPollMs = 500;
+
+/// The fibre that does to the machine what happens to machines.
+class Nature {
+ public:
+  Nature(Bench& bench, History& history) : bench_(bench), history_(history) {}
+
+  void play() {
+    bench_.world.set_points(bench_.profile.points);
+    for (std::uint64_t i = 0; i < bench_.profile.clients; ++i) start_client();
+    for (std::uint64_t i = 0; i < bench_.profile.troubles; ++i) {
+      // Short waits fall into the middle of calls, long ones past times to live.
+      clock().sleep_ms(bench_.random.between(1, bench_.random.per_mille(500) ? 1'000 : 40'000));
+      trouble();
+      replace_the_dead();
+    }
+    while (std::any_of(clients_.begin(), clients_.end(),
+                       [](const Slot& slot) { return slot.busy && slot.process->alive(); })) {
+      clock().sleep_ms(kPollMs);
+      replace_the_dead();
+    }
+    bench_.world.set_points({});
+    bench_.disk->set_capacity(std::nullopt);
+    if (bench_.random.per_mille(500)) reboot();
+    bench_.calm = true;
+    audit();
+    // Durable is what is there after the power failed, twice if need be.
+    reboot();
+    audit();
+    check_log();
+  }
+
+ private:
+  struct Slot {
+    Process* process = nullptr;
+    bool busy = false;
+  };
+
+  Runtime& clock() { return bench_.world.nature().runtime(); }
+
+  void start_client() {
+    const std::size_t slot = clients_.size();
+    Process& process = bench_.world.start_process(fmt::format("client-{}", slot));
+    clients_.push_back({&process, true});
+    const std::uint64_t seed = bench_.random.next();
+    bench_.world.spawn(process, "main", [this, slot, seed, &process] {
+      {
+        Client client(bench_, process, bench_.profile, seed);
+        client.play(bench_.profile.calls_per_client);
+      }
+      clients_[slot].busy = false;
+      bench_.world.kill(process);  // it exits
+    });
+  }
+
+  void replace_the_dead() {
+    const auto busy = std::count_if(clients_.begin(), clients_.end(),
+                                    [](const Slot& slot) { return slot.busy && slot.process->alive(); });
+    for (auto missing = static_cast<std::int64_t>(bench_.profile.clients) - busy; missing > 0; --missing) {
+      if (restarts_ == kRestartsMax) return;
+      ++restarts_;
+      start_client();
+    }
+  }
+
+  void trouble() {
+    switch (bench_.random.below(bench_.profile.damages ? 7 : 5)) {
+      case 0:
+        return kill_one();
+      case 1:
+        return reboot();
+      case 2:
+        return stop_one();
+      case 3:
+        if (bench_.graveyard.complete_one(bench_.random)) bench_.world.trace("a write of a dead process completes");
+        return;
+      case 4:
+        return change_capacity();
+      default:
+        return damage_something();
+    }
+  }
+
+  Process* some_client() {
+    std::vector<Process*> alive;
+    for (const Slot& slot : clients_) {
+      if (slot.busy && slot.process->alive()) alive.push_back(slot.process);
+    }
+    return alive.empty() ? nullptr : alive[bench_.random.below(alive.size())];
+  }
+
+  void kill_one() {
+    Process* const victim = some_client();
+    if (victim == nullptr) return;
+    bench_.world.trace("kill " + victim->name());
+    bench_.world.kill(*victim);
+    ++history_.kills;
+    clock().sleep_ms(0);  // it ends before anything else happens
+  }
+
+  void stop_one() {
+    Process* const victim = some_client();
+    if (victim == nullptr) return;
+    const std::int64_t duration_ms = bench_.random.between(1'000, 200'000);
+    bench_.world.trace(fmt::format("stop {} for {} ms", victim->name(), duration_ms));
+    bench_.world.stop(*victim, duration_ms);
+  }
+
+  void reboot() {
+    const std::int64_t wall_step_ms = bench_.random.between(-3'600'000, 3'600'000);
+    bench_.world.trace(fmt::format("the power fails; the wall clock jumps by {} ms", wall_step_ms));
+    bench_.world.reboot(wall_step_ms);
+    clock().sleep_ms(0);  // the dead come to their end
+    bench_.disk->crash();
+    bench_.graveyard = Graveyard();
+    ++history_.reboots;
+    bench_.look_at_all();
+  }
+
+  void change_capacity() {
+    if (bench_.random.per_mille(500)) {
+      bench_.disk->set_capacity(std::nullopt);
+      bench_.world.trace("the disk has room");
+      return;
+    }
+    const std::uint64_t bytes = 1 + bench_.random.below(64'000);
+    bench_.disk->set_capacity(bytes);
+    bench_.world.trace(fmt::format("the disk has room for {} bytes", bytes));
+  }
+
+  /// Turns a bit of a published member, or cuts it short; each content at most once.
+  void damage_something() {
+    std::vector<std::pair<Identity, std::uint32_t>> members;
+    for (const auto& [identity, revision] : bench_.model.revisions()) {
+      for (std::uint32_t i = 0; i < revision.objects.size(); ++i) {
+        if (!bench_.model.is_damaged(revision.objects[i])) members.emplace_back(identity, i);
+      }
+    }
+    if (members.empty()) return;
+    const auto& [identity, member] = members[bench_.random.below(members.size())];
+    const Revision& revision = *bench_.model.find(identity);
+    tiers::ObjectName name{{formats::payload_group_digest(identity).hex(), revision.now().import_attempt},
+                           member == 0 ? tiers::ObjectKind::kManifest : tiers::ObjectKind::kPayload,
+                           member == 0 ? 0 : member - 1};
+    bench_.model.damage(revision.objects[member]);
+    const std::uint64_t offset = bench_.random.below(64);
+    const bool cut = bench_.random.per_mille(300);
+    const bool done = cut ? bench_.disk->truncate(name, offset) : bench_.disk->rot(name, offset);
+    bench_.world.trace(fmt::format("{} {} of {} at {}{}", cut ? "cut" : "rot",
+                                   member == 0 ? "the manifest" : "an object", text_of(identity), offset,
+                                   done ? "" : ": nothing there"));
+    ++history_.damages;
+  }
+
+  /// A process without faults finds everything that was acknowledged, and finishes what was begun.
+  void audit() {
+    bench_.world.trace("audit");
+    bench_.look_at_all();
+    Process& auditor = bench_.world.start_process("auditor");
+    bool done = false;
+    const std::uint64_t seed = bench_.random.next();
+    bench_.world.spawn(auditor, "main", [&] {
+      {
+        Client client(bench_, auditor, quiet_profile(), seed);
+        audit_with(client);
+      }
+      done = true;
+      bench_.world.kill(auditor);  // it exits
+    });
+    while (!done) clock().sleep_ms(kPollMs);
+  }
+
+  void audit_with(Client& client) {
+    client.list(false);
+    client.list(true);
+    std::vector<Identity> published;
+    std::vector<Identity> importing;
+    for (const auto& [identity, revision] : bench_.model.revisions()) {
+      if (revision.published()) published.push_back(identity);
+      if (revision.now().availability == Availability::kImporting) importing.push_back(identity);
+    }
+    for (const Identity& identity : published) {
+      const Status verified = client.verify(identity);
+      if (!verified.ok()) {
+        bench_.model.violated(
+            fmt::format("{} cannot be verified in peace: {}", text_of(identity), verified.to_string()));
+      }
+      const Revision& revision = *bench_.model.find(identity);
+      if (!revision.checkpoint) continue;
+      for (const auto& [path, bytes] : checkpoints()[*revision.checkpoint].files) {
+        const Status read = client.cat(identity, path, true);
+        if (!read.ok() && !bench_.model.may_be_damaged(revision)) {
+          bench_.model.violated(
+              fmt::format("{} of {} cannot be read in peace: {}", path, text_of(identity), read.to_string()));
+        }
+      }
+    }
+    // What was interrupted can be imported again: at once where its writer is gone, else after its time to live, which
+    // the first append of an epoch grants once more.
+    const std::int64_t patience_ms = 2 * std::max(bench_.profile.writer_ttl_ms, quiet_profile().writer_ttl_ms);
+    for (const Identity& identity : importing) {
+      Status imported;
+      // Rotten content that is read back is not linked again; each object may need a try of its own.
+      for (int tries = 0; tries < kRottenTriesMax; ++tries) {
+        imported = client.import(identity.lineage.resource_id, identity.weight_generation, 1, false, patience_ms);
+        if (imported.code() != Code::kCorrupt || !bench_.model.any_damage()) break;
+      }
+      if (!imported.ok()) {
+        bench_.model.violated(fmt::format("{} cannot be imported again: {}", text_of(identity), imported.to_string()));
+      }
+    }
+    client.list(true);
+  }
+
+  void check_log() {
+    if (const Status status = oplog::verify_state(*bench_.log); !status.ok()) {
+      bench_.model.violated("the log does not imply the state it serves: " + status.to_string());
+    }
+    std::uint64_t length = 0;
+    bench_.log
+        ->view([&](const oplog::StateView& view) {
+          length = view.sequence();
+          return Status();
+        })
+        .ignore("the memory log always answers");
+    if (length != bench_.model.sequence()) {
+      bench_.model.violated(fmt::format("the log has {} appends, {} were seen", length, bench_.model.sequence()));
+    }
+  }
+
+  Bench& bench_;
+  History& history_;
+  std::vector<Slot> clients_;
+  int restarts_ = 0;
+};
+
+}  // namespace
+
+History run_history(std::uint64_t seed, Canary canary) {
+  History history;
+  history.seed = seed;
+  Bench bench(seed, canary);
+  Nature nature(bench, history);
+  bench.world.spawn(bench.world.nature(), "nature", [&] { nature.play(); });
+  if (!bench.world.run()) bench.model.violated("something waits for ever");
+  history.violations = bench.verdict.violations();
+  history.appends = bench.model.sequence();
+  for (const auto& [identity, revision] : bench.model.revisions()) {
+    history.published += revision.published() ? 1 : 0;
+    history.takeovers += revision.attempts.size() - 1;
+  }
+  history.leases = bench.model.leases_granted();
+  history.switches = bench.world.switches();
+  history.trace = bench.world.trace_text();
+  return history;
+}
+
+std::string replay_command(std::uint64_t seed) { return fmt::format("make sim SEED={} HISTORIES=1 VERBOSE=1", seed); }
+
+}  // namespace steelyard::sim

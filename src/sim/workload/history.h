@@ -1,0 +1,32 @@
+// One random history: clients, troubles, and at the end a calm audit of everything that was acknowledged.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "sim/workload/handles.h"
+
+namespace steelyard::sim {
+
+struct History {
+  std::uint64_t seed = 0;
+  std::vector<std::string> violations;
+  std::string trace;
+  std::uint64_t appends = 0;
+  std::uint64_t published = 0;
+  std::uint64_t takeovers = 0;
+  std::uint64_t leases = 0;
+  std::uint64_t kills = 0;
+  std::uint64_t reboots = 0;
+  std::uint64_t damages = 0;
+  std::uint64_t switches = 0;
+};
+
+/// The same seed gives the same history, byte for byte.
+History run_history(std::uint64_t seed, Canary canary = Canary::kNone);
+
+/// The command that plays the history of this seed again.
+std::string replay_command(std::uint64_t seed);
+
+}  // namespace steelyard::sim

@@ -1,0 +1,83 @@
+#include "sim/workload/history.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "base/log.h"
+
+namespace steelyard::sim {
+namespace {
+
+constexpr std::uint64_t kHistories = 500;
+constexpr std::uint64_t kFirstSeed = 1;
+/// Within so many histories a broken part must have been seen.
+constexpr std::uint64_t kCanaryHistories = 60;
+
+class Histories : public ::testing::Test {
+ protected:
+  // What the store says about injected faults is in nobody's interest.
+  void SetUp() override { set_log_level(LogLevel::kError); }
+  void TearDown() override { set_log_level(LogLevel::kWarn); }
+};
+
+std::string explain(const History& history) {
+  std::string text = history.trace;
+  for (const std::string& violation : history.violations) text += "violated: " + violation + "\n";
+  return text + "replay it with: " + replay_command(history.seed);
+}
+
+TEST_F(Histories, KeepEveryRule) {
+  History sum;
+  for (std::uint64_t seed = kFirstSeed; seed < kFirstSeed + kHistories; ++seed) {
+    const History history = run_history(seed);
+    ASSERT_TRUE(history.violations.empty()) << explain(history);
+    sum.published += history.published;
+    sum.takeovers += history.takeovers;
+    sum.leases += history.leases;
+    sum.kills += history.kills;
+    sum.reboots += history.reboots;
+    sum.damages += history.damages;
+  }
+  // They are worth nothing where nothing happens.
+  EXPECT_GT(sum.published, kHistories);
+  EXPECT_GT(sum.takeovers, kHistories / 2);
+  EXPECT_GT(sum.leases, kHistories);
+  EXPECT_GT(sum.kills, kHistories / 4);
+  EXPECT_GT(sum.reboots, kHistories);
+  EXPECT_GT(sum.damages, kHistories / 10);
+}
+
+TEST_F(Histories, OneSeedGivesOneTrace) {
+  for (const std::uint64_t seed : {3U, 1234U, 99999U}) {
+    EXPECT_EQ(run_history(seed).trace, run_history(seed).trace);
+    EXPECT_NE(run_history(seed).trace, run_history(seed + 1).trace);
+  }
+}
+
+/// A part broken on purpose, and what a checker must say about it.
+struct Broken {
+  const char* name;
+  Canary canary;
+  const char* said;
+};
+
+class Canaries : public Histories, public ::testing::WithParamInterface<Broken> {};
+
+TEST_P(Canaries, AreCaught) {
+  for (std::uint64_t seed = 1; seed <= kCanaryHistories; ++seed) {
+    for (const std::string& violation : run_history(seed, GetParam().canary).violations) {
+      if (violation.find(GetParam().said) != std::string::npos) return;
+    }
+  }
+  FAIL() << "nobody said \"" << GetParam().said << "\" in " << kCanaryHistories << " histories";
+}
+
+INSTANTIATE_TEST_SUITE_P(Sim, Canaries,
+                         ::testing::Values(Broken{"FlushLies", Canary::kFlushLies, "missing on the disk"},
+                                           Broken{"AppendLies", Canary::kAppendLies, "which the log does not have"},
+                                           Broken{"GoneLies", Canary::kGoneLies, "which lives and renewed its token"}),
+                         [](const ::testing::TestParamInfo<Broken>& broken) { return broken.param.name; });
+
+}  // namespace
+}  // namespace steelyard::sim
