@@ -11,6 +11,8 @@ using metadata::RevisionRecord;
 
 std::string ref_of(const RevisionRecord& record) { return formats::format_ref(record.identity); }
 
+std::string kind_name(formats::FileKind kind) { return kind == formats::FileKind::kWeight ? "weight" : "metadata"; }
+
 std::string lower_case(std::string_view text) {
   std::string out(text);
   std::transform(out.begin(), out.end(), out.begin(),

@@ -7,6 +7,7 @@
 #include "base/status.h"
 #include "catalog/catalog.h"
 #include "cli/json.h"
+#include "formats/stored_manifest.h"
 #include "metadata/types.h"
 
 namespace steelyard::cli {
@@ -26,6 +27,8 @@ void write_lease(Json& json, const metadata::Lease& lease, std::int64_t left_ms,
 
 std::string ref_of(const metadata::RevisionRecord& record);
 std::string lower_case(std::string_view text);
+/// "weight" or "metadata".
+std::string kind_name(formats::FileKind kind);
 
 /// `{"error": {"code", "message", "hint"}}`.
 std::string error_document(const Status& status);

@@ -206,8 +206,6 @@ Result<store::ImportRequest> request_of(const Invocation& call) {
   return request;
 }
 
-std::string kind_name(formats::FileKind kind) { return kind == formats::FileKind::kWeight ? "weight" : "metadata"; }
-
 void print_plan_json(Output& out, const formats::CheckpointPlan& plan) {
   Json json;
   begin_document(json).key("dry_run").boolean(true).key("files").begin_array();

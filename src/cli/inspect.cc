@@ -23,8 +23,6 @@ constexpr FlagSpec kFlags[] = {
     kAllowDegraded,
 };
 
-std::string kind_name(formats::FileKind kind) { return kind == formats::FileKind::kWeight ? "weight" : "metadata"; }
-
 /// Payload objects that hold bytes of the file.
 std::uint64_t objects_of(const StoredManifest& manifest, const FileEntry& file) {
   std::set<std::uint32_t> objects;

@@ -72,7 +72,6 @@ class TensorTable {
   TensorRow row(std::size_t index) const;
   std::string_view tensor_id(std::size_t index) const { return names_.at(index); }
   bool has_place(std::size_t index) const { return facts_[index].has_place; }
-  bool is_sorted() const { return sorted_; }
   /// Sum of all tensor ids' lengths.
   std::size_t name_bytes() const { return names_.text_bytes(); }
   /// `row` may not point into this table.

@@ -9,6 +9,15 @@ namespace steelyard::store {
 
 std::string holder_of(Runtime& runtime) { return fmt::format("{} (pid {})", runtime.self().host, runtime.self().pid); }
 
+Result<metadata::Lease> acquire_lease(Context& context, const metadata::RevisionRecord& record,
+                                      const metadata::AcquireLease& command) {
+  SY_ASSIGN_OR_RETURN(metadata::Answer answer, context.catalog.acquire_lease(command));
+  if (Status status = ensure_committed_marker(context.cold, record); !status.ok()) {
+    log_info("the committed marker is missing and could not be written: {}", status.to_string());
+  }
+  return std::move(answer.lease).value();
+}
+
 Result<std::unique_ptr<LeaseGuard>> LeaseGuard::acquire(Context& context, const metadata::RevisionRecord& record,
                                                         bool allow_degraded, StopSignal& stop) {
   std::unique_ptr<LeaseGuard> guard(new LeaseGuard(context, stop));
@@ -20,17 +29,14 @@ Result<std::unique_ptr<LeaseGuard>> LeaseGuard::acquire(Context& context, const 
   command.ttl_ms = context.options.lease_ttl_ms;
   command.allow_degraded = allow_degraded;
   command.process = context.runtime.self();
-  auto granted = context.catalog.acquire_lease(command);
+  auto granted = acquire_lease(context, record, command);
   if (granted.code() == Code::kNoSpace) {
     // A full disk must not take away what is there to read; as with a read-only store, every block is checked anyway.
     log_warning("read without a lease: {}", granted.status().message());
     return guard;
   }
-  SY_ASSIGN_OR_RETURN(metadata::Answer answer, std::move(granted));
-  guard->lease_id_ = std::move(answer.lease).value().lease_id;
-  if (Status status = ensure_committed_marker(context.cold, record); !status.ok()) {
-    log_info("the committed marker is missing and could not be written: {}", status.to_string());
-  }
+  SY_ASSIGN_OR_RETURN(const metadata::Lease lease, std::move(granted));
+  guard->lease_id_ = lease.lease_id;
   guard->ended_ = context.runtime.make_event();
   guard->task_ = context.runtime.spawn("lease-renewal", [raw = guard.get()] { raw->renew_until_ended(); });
   return guard;

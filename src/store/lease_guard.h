@@ -9,6 +9,11 @@
 
 namespace steelyard::store {
 
+/// Acquires a lease of `record`'s revision as `command` asks, and makes up for a crash between Commit and marker: who
+/// leases a revision writes the `committed` marker that it lacks (committed_marker.h). The errors are Acquire's.
+Result<metadata::Lease> acquire_lease(Context& context, const metadata::RevisionRecord& record,
+                                      const metadata::AcquireLease& command);
+
 /// Takes a lease, renews it at a third of its time to live, and releases it in the end. A lease that is lost stops the
 /// verb through `stop`. A read-only store takes none.
 class LeaseGuard {

@@ -7,7 +7,6 @@
 
 #include "base/log.h"
 #include "store/cat.h"
-#include "store/committed_marker.h"
 #include "store/context.h"
 #include "store/import.h"
 #include "store/io_budget.h"
@@ -142,11 +141,7 @@ class StoreImpl final : public Store {
     command.ttl_ms = ttl_ms;
     command.allow_degraded = allow_degraded;
     command.process = context_.runtime.self();
-    SY_ASSIGN_OR_RETURN(metadata::Answer answer, catalog_.acquire_lease(command));
-    if (Status status = ensure_committed_marker(*parts_.cold, record); !status.ok()) {
-      log_info("the committed marker is missing and could not be written: {}", status.to_string());
-    }
-    return std::move(answer.lease).value();
+    return store::acquire_lease(context_, record, command);
   }
 
   Result<metadata::Lease> renew_lease(const std::string& lease_id, std::int64_t ttl_ms) override {

@@ -117,6 +117,7 @@ struct Problem {
   std::optional<std::uint64_t> offset;  ///< first bad block in the object
   std::string expected;
   std::string actual;
+  bool unread = false;  ///< it could not be read now, which proves nothing about its bytes
 };
 struct VerifyReport {
   metadata::RevisionRecord record;

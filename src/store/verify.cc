@@ -204,6 +204,7 @@ class Verification {
 
   void add(const BadObject& bad) {
     Problem problem = describe(manifest_, bad);
+    problem.unread = !bad.read_error.ok();
     const std::lock_guard lock(mutex_);
     problems_.push_back(std::move(problem));
     if (!bad.read_error.ok()) {

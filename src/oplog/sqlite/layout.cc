@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "base/unique_fd.h"
 #include "hash/xxh3.h"
 
 namespace steelyard::oplog::sqlite {
@@ -43,22 +44,8 @@ std::string folder_of(const std::string& path) {
   return folder.empty() ? "." : folder;
 }
 
-class Fd {
- public:
-  explicit Fd(int fd) : fd_(fd) {}
-  Fd(const Fd&) = delete;
-  Fd& operator=(const Fd&) = delete;
-  ~Fd() {
-    if (fd_ >= 0) close(fd_);
-  }
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
-
 Status sync_folder(const std::string& folder) {
-  const Fd fd(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const UniqueFd fd(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (fd.get() < 0) return errno_status(errno, "open", folder);
   if (fsync(fd.get()) != 0) return errno_status(errno, "fsync", folder);
   return Status();
@@ -165,7 +152,7 @@ Status check_files(const std::string& path) {
   if (S_ISDIR(info.st_mode)) return not_ours(path, "a folder, wanted a database file");
   if (!S_ISREG(info.st_mode)) return not_ours(path, "no regular file, wanted a database file");
   if (info.st_size == 0) return not_ours(path, "0 bytes, wanted a database");
-  const Fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (fd.get() < 0) return errno_status(errno, "open", path);
   std::array<unsigned char, kSqliteHeaderBytes> header{};
   const ssize_t got = pread(fd.get(), header.data(), header.size(), 0);
