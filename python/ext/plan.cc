@@ -2,8 +2,11 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
+#include <sys/mman.h>
 
+#include <cstdlib>
 #include <memory>
+#include <new>
 
 #include "ext/areas.h"
 #include "ext/plans.h"
@@ -164,36 +167,46 @@ nb::dict columns_of(nb::handle self) {
   return columns;
 }
 
-/// Fresh memory that numpy owns.
+/// Fresh memory that numpy owns. What is large lies on huge pages where the system gives them on request: touching it
+/// first costs a few faults, not thousands.
 template <typename T>
 class Fresh {
  public:
-  explicit Fresh(std::size_t count) : data_(new T[std::max<std::size_t>(count, 1)]), count_(count) {}
+  explicit Fresh(std::size_t count) : count_(count) {
+    const std::size_t alignment = count * sizeof(T) >= 2 * kHugePage ? kHugePage : kCacheLine;
+    const std::size_t bytes = (count * sizeof(T) / alignment + 1) * alignment;
+    data_.reset(static_cast<T*>(std::aligned_alloc(alignment, bytes)));
+    if (data_ == nullptr) throw std::bad_alloc();
+    if (alignment == kHugePage) madvise(data_.get(), bytes, MADV_HUGEPAGE);
+  }
   std::span<T> span() { return {data_.get(), count_}; }
   nb::object take() {
     T* const data = data_.release();
-    const nb::capsule owner(data, [](void* memory) noexcept { delete[] static_cast<T*>(memory); });
+    const nb::capsule owner(data, [](void* memory) noexcept { std::free(memory); });
     return nb::cast(nb::ndarray<nb::numpy, T, nb::ndim<1>>(data, {count_}, owner));
   }
 
  private:
-  std::unique_ptr<T[]> data_;
+  static constexpr std::size_t kHugePage = 2 << 20;
+  static constexpr std::size_t kCacheLine = 64;
+
+  std::unique_ptr<T, decltype([](T* memory) { std::free(memory); })> data_;
   std::size_t count_;
 };
 
 /// Every single run of bytes of the regions [begin, end), as four columns.
-nb::tuple segments_of(const TransferPlan& plan, std::size_t begin, std::size_t end) {
+nb::tuple segments_of(const TransferPlan& plan, std::size_t begin, std::size_t end, nb::handle threads) {
   if (begin > end || end > plan.regions().size()) throw nb::index_error("region index out of range");
-  std::uint64_t count = 0;
-  for (std::size_t region = begin; region < end; ++region) count += plan.regions().row(region).segments();
+  const std::uint64_t at_once = unsigned_integer(threads, 1, Path("threads"));
+  const std::uint64_t count = reshard::count_segments(plan.regions(), begin, end);
   Fresh<std::uint32_t> region(count);
   Fresh<std::uint64_t> source(count);
   Fresh<std::uint64_t> target(count);
   Fresh<std::uint64_t> bytes(count);
   {
     const nb::gil_scoped_release release;
-    reshard::SegmentCursor cursor(plan.regions(), begin, end);
-    cursor.fill({region.span(), source.span(), target.span(), bytes.span()}, count);
+    reshard::fill_segments(plan.regions(), begin, end, {region.span(), source.span(), target.span(), bytes.span()},
+                           at_once);
   }
   return nb::make_tuple(region.take(), source.take(), target.take(), bytes.take());
 }
@@ -332,8 +345,9 @@ void add_plan(nb::module_& module) {
       .def(
           "columns", [](nb::handle self) { return columns_of(self); },
           nb::sig("def columns(self) -> dict[str, typing.Any]"))
-      .def("segments", &segments_of, nb::arg("begin"), nb::arg("end"),
-           nb::sig("def segments(self, begin: int, end: int) -> tuple[typing.Any, typing.Any, typing.Any, typing.Any]"))
+      .def("segments", &segments_of, nb::arg("begin"), nb::arg("end"), nb::arg("threads"),
+           nb::sig("def segments(self, begin: int, end: int, threads: object) -> tuple[typing.Any, typing.Any, "
+                   "typing.Any, typing.Any]"))
       .def("explain", &explain, nb::arg("full_pull_segments"),
            nb::sig("def explain(self, full_pull_segments: int) -> dict[str, typing.Any]"))
       .def("render", &render, nb::arg("tensor_id"))

@@ -1,10 +1,47 @@
 #include "reshard/segments.h"
 
 #include <algorithm>
+#include <atomic>
+#include <memory>
 
 #include "base/check.h"
 
 namespace steelyard::reshard {
+namespace {
+
+/// What a thread takes at once: a few MiB of columns.
+constexpr std::uint64_t kBlockSegments = 1 << 17;
+constexpr std::size_t kThreadsMax = 1024;
+
+/// Where a block of segments begins.
+struct Block {
+  std::size_t region = 0;
+  std::uint64_t skipped = 0;  ///< segments of that region that belong to earlier blocks
+};
+
+std::vector<Block> cut_into_blocks(const RegionTable& regions, std::size_t begin, std::size_t end) {
+  std::vector<Block> blocks;
+  std::uint64_t room = 0;  // what the last block still takes
+  for (std::size_t region = begin; region < end; ++region) {
+    const std::uint64_t all = regions.row(region).segments();
+    std::uint64_t taken = std::min(all, room);
+    room -= taken;
+    while (taken < all) {
+      blocks.push_back({region, taken});
+      const std::uint64_t now = std::min(all - taken, kBlockSegments);
+      taken += now;
+      room = kBlockSegments - now;
+    }
+  }
+  return blocks;
+}
+
+template <typename T>
+std::span<T> from(std::span<T> column, std::size_t begin) {
+  return column.empty() ? column : column.subspan(begin);
+}
+
+}  // namespace
 
 SegmentCursor::SegmentCursor(const RegionTable& regions, std::size_t begin, std::size_t end)
     : regions_(regions), region_(begin), end_(end) {
@@ -32,6 +69,31 @@ bool SegmentCursor::step_outer() {
     turns_[loop] = 0;
   }
   return false;
+}
+
+void SegmentCursor::skip(std::uint64_t count) {
+  while (count > 0 && region_ < end_) {
+    std::uint64_t done = 0;
+    for (std::size_t loop = 0; loop < turns_.size(); ++loop) done = done * row_.loop_count[loop] + turns_[loop];
+    const std::uint64_t left = row_.segments() - done;
+    if (count >= left) {
+      count -= left;
+      ++region_;
+      enter_region();
+      continue;
+    }
+    done += count;
+    count = 0;
+    source_ = row_.source_base;
+    target_ = row_.target_base;
+    for (std::size_t loop = turns_.size(); loop-- > 0;) {
+      turns_[loop] = done % row_.loop_count[loop];
+      done /= row_.loop_count[loop];
+      if (loop + 1 == turns_.size()) continue;
+      source_ += turns_[loop] * row_.source_stride[loop];
+      target_ += turns_[loop] * row_.target_stride[loop];
+    }
+  }
 }
 
 std::size_t SegmentCursor::fill(const SegmentColumns& columns, std::size_t count) {
@@ -63,6 +125,36 @@ std::size_t SegmentCursor::fill(const SegmentColumns& columns, std::size_t count
     }
   }
   return done;
+}
+
+std::uint64_t count_segments(const RegionTable& regions, std::size_t begin, std::size_t end) {
+  SY_CHECK(begin <= end && end <= regions.size(), "segments of regions that are not there");
+  std::uint64_t count = 0;
+  for (std::size_t region = begin; region < end; ++region) count += regions.row(region).segments();
+  return count;
+}
+
+void fill_segments(const RegionTable& regions, std::size_t begin, std::size_t end, const SegmentColumns& columns,
+                   std::size_t threads, Runtime* runtime) {
+  const std::vector<Block> blocks = cut_into_blocks(regions, begin, end);
+  std::atomic<std::size_t> next{0};
+  const auto work = [&] {
+    for (std::size_t block = next.fetch_add(1); block < blocks.size(); block = next.fetch_add(1)) {
+      const std::size_t at = block * kBlockSegments;
+      SegmentCursor cursor(regions, blocks[block].region, end);
+      cursor.skip(blocks[block].skipped);
+      cursor.fill({from(columns.region, at), from(columns.source_offset, at), from(columns.target_offset, at),
+                   from(columns.bytes, at)},
+                  kBlockSegments);
+    }
+  };
+  if (runtime == nullptr) runtime = &real_runtime();
+  std::vector<std::unique_ptr<Task>> tasks;
+  for (std::size_t i = 1; i < std::min({threads, blocks.size(), kThreadsMax}); ++i) {
+    tasks.push_back(runtime->spawn("reshard-segments", work));
+  }
+  work();
+  for (const auto& task : tasks) task->join();
 }
 
 }  // namespace steelyard::reshard

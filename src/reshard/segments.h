@@ -1,10 +1,12 @@
 // Segments: the single runs of bytes of a plan's regions, in bulk. Thread-compatible.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
 
+#include "base/runtime.h"
 #include "reshard/regions.h"
 
 namespace steelyard::reshard {
@@ -26,6 +28,9 @@ class SegmentCursor {
   /// Writes the next segments, at most `count`, and gives how many; 0 at the end.
   std::size_t fill(const SegmentColumns& columns, std::size_t count);
 
+  /// Goes past the next segments, at most `count`, without a step for each.
+  void skip(std::uint64_t count);
+
  private:
   void enter_region();
   /// Steps the loops outside of the innermost one; false at the region's end.
@@ -39,5 +44,13 @@ class SegmentCursor {
   std::uint64_t source_ = 0;          ///< of the first turn of the innermost loop
   std::uint64_t target_ = 0;
 };
+
+/// Number of segments of the regions [begin, end).
+std::uint64_t count_segments(const RegionTable& regions, std::size_t begin, std::size_t end);
+
+/// Writes all of them, by at most `threads` threads. Each span has count_segments() elements or none. `runtime` is for
+/// the threads; null: the process's own.
+void fill_segments(const RegionTable& regions, std::size_t begin, std::size_t end, const SegmentColumns& columns,
+                   std::size_t threads, Runtime* runtime = nullptr);
 
 }  // namespace steelyard::reshard

@@ -108,6 +108,8 @@ def test_regions_and_segments_say_the_same():
             runs.append((number, source, target, region.inner_bytes))
     columns = (segments.region, segments.source_offset, segments.target_offset, segments.nbytes)
     assert list(zip(*(column.tolist() for column in columns))) == runs
+    again = PLAN.segments(threads=3)
+    assert all(np.array_equal(getattr(again, field.name), getattr(segments, field.name)) for field in dataclasses.fields(segments))
     half = PLAN.segments(2, 4)
     assert set(half.region.tolist()) == {2, 3}
     with pytest.raises(IndexError):
@@ -217,6 +219,7 @@ REFUSALS = [
     (lambda: R.plan_transfer(SOURCE, SOURCE.to_json()), "target must be"),
     (lambda: R.StoredManifest.from_json("{}"), ""),
     (lambda: run(threads=0), "threads must be at least 1"),
+    (lambda: PLAN.segments(threads=0), "threads must be at least 1"),
     (lambda: run(source={"nobody": np.zeros(1)}), "unknown source fragment"),
     (lambda: run(target={"t(0, 0).0": np.zeros((2, 8, 2), np.float32)[:, ::2]}), "contiguous"),
     (lambda: run(target={"t(0, 0).0": bytes(64)}), "writable"),

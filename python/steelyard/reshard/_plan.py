@@ -312,9 +312,9 @@ class TransferPlan:
         """The regions as read-only numpy arrays without a copy. Boxes and loops of region i end at box_ends[i] and loop_ends[i]."""
         return self._core.columns()
 
-    def segments(self, start: int = 0, stop: int | None = None) -> Segments:
-        """The single runs of bytes of the regions [start, stop), in bulk."""
-        return Segments(*self._core.segments(start, self.region_count if stop is None else stop))
+    def segments(self, start: int = 0, stop: int | None = None, *, threads: int = 1) -> Segments:
+        """The single runs of bytes of the regions [start, stop), in bulk, written by `threads` threads with the GIL released."""
+        return Segments(*self._core.segments(start, self.region_count if stop is None else stop, threads))
 
     def iter_target(self, target: Target) -> Iterator[Region]:
         """The regions of one target fragment (its id) or of one rank."""
