@@ -1,5 +1,7 @@
 #include "ext/convert.h"
 
+#include <limits>
+
 namespace steelyard::python {
 namespace {
 
@@ -64,7 +66,8 @@ std::int64_t as_int64(nb::handle number, const Path& path) {
   int overflow = 0;
   const long long found = PyLong_AsLongLongAndOverflow(number.ptr(), &overflow);
   if (overflow > 0) raise(placement::beyond_63_bits(path, described(number)));
-  if (overflow < 0) raise(placement::below_minimum(path, 0, described(number)));
+  // No field goes so far down: the smallest number is refused by the field's own rule, in its own words.
+  if (overflow < 0) return std::numeric_limits<std::int64_t>::min();
   if (found == -1 && PyErr_Occurred() != nullptr) throw nb::python_error();
   return found;
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/checked.h"
+#include "placement/aliases.h"
 #include "reshard/copy_runs.h"
 #include "reshard/execute_verify.h"
 #include "reshard/plan_side.h"
@@ -152,7 +153,14 @@ struct Range {
   bool target = false;
 };
 
-/// Targets lie apart from sources and from each other; the same range twice is an alias.
+/// Both targets write the same bytes to one range, and said so.
+bool are_aliases(const TransferPlan& plan, const Range& a, const Range& b) {
+  if (a.begin != b.begin || a.end != b.end) return false;
+  const placement::PlacementManifest& placed = *plan.target().placement();
+  return placement::declared_aliases(placed.tensors(), placed.fragments().boxes, a.fragment, b.fragment);
+}
+
+/// Targets lie apart from sources, and from each other but for declared aliases.
 Status check_apart(const TransferPlan& plan, std::span<const FragmentMemory> source,
                    const std::vector<std::uint8_t>& source_used, std::span<const FragmentMemory> target,
                    const std::vector<std::uint8_t>& target_used) {
@@ -175,8 +183,7 @@ Status check_apart(const TransferPlan& plan, std::span<const FragmentMemory> sou
   for (const Range& range : ranges) {
     const Range* clash = nullptr;
     if (last_target != nullptr && range.begin < last_target->end) {
-      const bool alias = range.target && range.begin == last_target->begin && range.end == last_target->end;
-      if (!alias) clash = last_target;
+      if (!range.target || !are_aliases(plan, range, *last_target)) clash = last_target;
     }
     if (range.target && last_source != nullptr && range.begin < last_source->end) clash = last_source;
     if (clash != nullptr) {

@@ -43,9 +43,10 @@ struct ExecuteReport {
 ///
 /// Before the first byte moves every region is checked against the memory given: INVALID_ARGUMENT for a fragment
 /// without an address, smaller than the plan's own number of bytes, a range that leaves 64 bits, a target that shares
-/// bytes with a source, or two targets that share bytes without being the same range. A dry run stops there. An error
-/// of the fence is given as it is: before the copy nothing was touched, after it the targets are not to be trusted.
-/// CORRUPT when verify finds a fragment that differs, naming it. The bytes must not change meanwhile.
+/// bytes with a source, or two targets that share bytes and are not one range that both declare as aliases. A dry run
+/// stops there. An error of the fence is given as it is: before the copy nothing was touched, after it the targets are
+/// not to be trusted. CORRUPT when verify finds a fragment that differs, naming it. The bytes must not change
+/// meanwhile.
 Result<ExecuteReport> execute(const TransferPlan& plan, std::span<const FragmentMemory> source,
                               std::span<const FragmentMemory> target, const ExecuteOptions& options = {});
 

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "reshard/copy_runs.h"
 #include "reshard/rebind.h"
 #include "reshard/test_models.h"
@@ -71,6 +73,32 @@ TEST_F(Execute, MemoryThatDoesNotFitIsRefusedBeforeAByteMoves) {
   ExecuteOptions none;
   none.threads = 0;
   EXPECT_THAT(refusal(from.ranges(), to.ranges(), none), HasSubstr("threads must be at least 1"));
+}
+
+TEST_F(Execute, TwoTargetsShareARangeOnlyWhereBothDeclareIt) {
+  // An output layer that is the embedding: one piece of memory under two names.
+  const auto tied = [](const std::string& prefix, const std::vector<std::string>& head_aliases) {
+    const std::vector<std::string> names{"embed", "head"};
+    TestModel model;
+    model.tensors = {{"embed", {8, 4}}, {"head", {8, 4}}};
+    model.fragments = {{prefix + "embed", "embed", {0, 0}, {8, 4}, {}, names},
+                       {prefix + "head", "head", {0, 0}, {8, 4}, {}, head_aliases}};
+    return model.build().value();
+  };
+  const auto run = [&](const std::vector<std::string>& head_aliases) {
+    const auto tied_plan = plan_transfer(tied("s", {}), tied("d", head_aliases)).value();
+    TestMemory tied_source(tied_plan.source());
+    TestMemory tied_target(tied_plan.target());
+    for (std::size_t f = 0; f < 2; ++f) std::ranges::fill(tied_source.block(f), std::byte{5});
+    auto targets = tied_target.ranges();
+    targets[1] = targets[0];
+    const auto report = execute(tied_plan, tied_source.ranges(), targets);
+    EXPECT_THAT(tied_target.block(0), Each(report.ok() ? std::byte{5} : std::byte{0xee}));
+    return report.status().message();
+  };
+  EXPECT_EQ(run({"embed", "head"}), "");
+  EXPECT_THAT(run({}), HasSubstr("target fragment \"dembed\" and target fragment \"dhead\": address ranges overlap"));
+  EXPECT_THAT(run({"embed", "other"}), HasSubstr("address ranges overlap"));
 }
 
 TEST_F(Execute, ALostFenceRefuses) {

@@ -90,10 +90,67 @@ TEST(Mesh, WhatDoesNotFitIsRefusedByName) {
   EXPECT_THAT(message(split_sizes(4, 0)), HasSubstr("parts must be at least 1"));
 }
 
-TEST(Mesh, AFlatRangeIsTheFewestBoxes) {
+TEST(Mesh, AFlatRangeIsBoxesInOrder) {
   const auto range = boxes_from_flat_range(Numbers{4, 5}, 3, 16);
   ASSERT_TRUE(range.ok());
   EXPECT_THAT(*range, ElementsAre(Box{{0, 3}, {1, 2}}, Box{{1, 0}, {2, 5}}, Box{{3, 0}, {1, 1}}));
+}
+
+/// The fewest boxes, each one run of the flat range, that make up [start, stop): by trying every such box at every
+/// place. `boxes_from[start]` are the ends of the boxes that begin there.
+std::size_t fewest_runs(const std::vector<std::vector<std::int64_t>>& boxes_from, std::int64_t start,
+                        std::int64_t stop) {
+  std::vector<std::size_t> fewest(static_cast<std::size_t>(stop) + 1, SIZE_MAX);
+  fewest[static_cast<std::size_t>(start)] = 0;
+  for (std::int64_t at = start; at < stop; ++at) {
+    const std::size_t so_far = fewest[static_cast<std::size_t>(at)];
+    if (so_far == SIZE_MAX) continue;
+    for (const std::int64_t end : boxes_from[static_cast<std::size_t>(at)]) {
+      if (end > stop) continue;
+      std::size_t& there = fewest[static_cast<std::size_t>(end)];
+      there = std::min(there, so_far + 1);
+    }
+  }
+  return fewest[static_cast<std::size_t>(stop)];
+}
+
+// A box that is no run of the range has elements of other tensors, or of other ranks, between its own: it could not be
+// a fragment, which is contiguous memory. So the fewest of those that are runs is what an adapter can use.
+TEST(Mesh, AFlatRangeIsTheFewestBoxesThatAreRuns) {
+  for (const Numbers& shape : {Numbers{7}, Numbers{1, 5}, Numbers{3, 4}, Numbers{2, 2, 2}, Numbers{3, 1, 4},
+                               Numbers{2, 3, 4}, Numbers{4, 3, 1}, Numbers{2, 3, 2, 2}, Numbers{3, 2, 1, 3}}) {
+    const std::int64_t volume = geometry::checked_volume(shape).value();
+    std::vector<std::vector<std::int64_t>> boxes_from(static_cast<std::size_t>(volume));
+    for (std::int64_t first = 0; first < volume; ++first) {
+      const Numbers offset = geometry::element_position(shape, first);
+      for (std::int64_t code = 0; code < volume; ++code) {  // every extent, as a position in a tensor of this shape
+        Numbers extent = geometry::element_position(shape, code);
+        bool inside = true;
+        for (std::size_t d = 0; d < shape.size(); ++d) inside = inside && offset[d] + ++extent[d] <= shape[d];
+        if (!inside) continue;
+        Numbers last = offset;
+        for (std::size_t d = 0; d < shape.size(); ++d) last[d] += extent[d] - 1;
+        const std::int64_t end = geometry::element_number(shape, last) + 1;
+        if (end - first == geometry::volume({offset, extent})) {
+          boxes_from[static_cast<std::size_t>(first)].push_back(end);
+        }
+      }
+    }
+    for (std::int64_t start = 0; start <= volume; ++start) {
+      for (std::int64_t stop = start; stop <= volume; ++stop) {
+        const auto range = boxes_from_flat_range(shape, start, stop);
+        ASSERT_TRUE(range.ok());
+        ASSERT_EQ(range->size(), fewest_runs(boxes_from, start, stop)) << start << ' ' << stop;
+        ASSERT_LE(range->size(), shape.size() * 2 - 1);
+        std::int64_t at = start;
+        for (const Box& box : *range) {
+          ASSERT_EQ(geometry::element_number(shape, box.offset), at);
+          at += geometry::volume(box);
+        }
+        ASSERT_EQ(at, stop);
+      }
+    }
+  }
 }
 
 TEST(Mesh, SplitSizes) {

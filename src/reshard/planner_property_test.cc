@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <random>
+#include <tuple>
 
 #include "reshard/execute.h"
 #include "reshard/plan_inputs.h"
@@ -239,6 +240,10 @@ TEST(PlannerProperty, AHoleInTheSourceIsNamedWithItsFirstBox) {
       for (const TestFragment& fragment : source_model.fragments) {
         if (fragment.tensor == row.tensor_id) boxes.push_back({fragment.offset, fragment.shape});
       }
+      // Where the first missing box begins is a fact; how far it is said to reach depends on what is taken away first.
+      std::sort(boxes.begin(), boxes.end(), [](const geometry::Box& a, const geometry::Box& b) {
+        return std::tie(a.offset, a.extent) < std::tie(b.offset, b.extent);
+      });
       const auto missing = geometry::missing(
           {{row.global_offset.begin(), row.global_offset.end()}, {row.local_shape.begin(), row.local_shape.end()}},
           boxes);

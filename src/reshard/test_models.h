@@ -35,6 +35,7 @@ struct TestFragment {
   Numbers offset;
   Numbers shape;
   placement::ParallelRank rank;
+  std::vector<std::string> aliases = {};
 };
 
 struct TestModel {
@@ -64,8 +65,13 @@ struct TestModel {
         if (tensor.id == fragment.tensor) bytes = static_cast<std::uint64_t>(tensor.itemsize);
       }
       for (const std::int64_t size : fragment.shape) bytes *= static_cast<std::uint64_t>(size);
-      SY_RETURN_IF_ERROR(builder.add_fragment(
-          {fragment.id, fragment.tensor, fragment.offset, fragment.shape, bytes, fragment.rank, {}}));
+      SY_RETURN_IF_ERROR(builder.add_fragment({fragment.id,
+                                               fragment.tensor,
+                                               fragment.offset,
+                                               fragment.shape,
+                                               bytes,
+                                               fragment.rank,
+                                               {fragment.aliases.begin(), fragment.aliases.end()}}));
     }
     return std::move(builder).build();
   }
