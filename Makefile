@@ -6,7 +6,7 @@ SHELL := /bin/bash
 JOBS ?= $(shell nproc)
 PYTHON := .venv/bin/python
 CMAKE := cmake -G Ninja -S .
-MODEL ?=
+export MODEL ?=
 BENCH ?=
 FUZZ_SECONDS ?= 600
 HISTORIES ?= 500
@@ -25,7 +25,7 @@ build: setup ## the program, as released: build/bin/steelyard; and the Python pa
 	@tools/install_editable
 
 quickstart: build ## import, list, inspect, verify and materialise a real checkpoint (MODEL=DIR: your own)
-	@tools/quickstart $(MODEL)
+	@tools/quickstart "$$MODEL"
 
 test-programs: build
 	@ninja -C build -j $(JOBS)

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 
+#include "base/limits.h"
 #include "base/units.h"
 #include "formats/ref.h"
 
@@ -35,25 +37,87 @@ Status not_ready(const RevisionRecord& record) {
           hint_for(record)};
 }
 
-Status not_found(const metadata::Lineage& lineage, const std::vector<RevisionRecord>& records) {
-  const std::string name = formats::format_ref({lineage, 1});
-  const std::string without_generation = name.substr(0, name.rfind('#'));
-  std::string message = fmt::format("no READY revision of {} in tenant {}, namespace {}", without_generation,
-                                    lineage.tenant_id, lineage.namespace_id);
-  if (records.empty()) {
-    const std::string resource = without_generation.substr(0, without_generation.rfind('@'));
-    return {Code::kNotFound, message + ", nor one in another state",
-            fmt::format("`steelyard list --all {}` shows its other revisions, `steelyard list --all` everything",
-                        resource)};
-  }
-  message += "; there is";
-  constexpr std::size_t kNamedMax = 5;
+constexpr std::size_t kNamedMax = 5;
+
+std::string without_generation(const std::string& ref) { return ref.substr(0, ref.rfind('#')); }
+
+/// Of the records the last `kNamedMax`, newest first, each as `name_of` has it and with its state.
+template <typename NameOf>
+std::string named(const std::vector<RevisionRecord>& records, const NameOf& name_of, std::string_view others) {
+  std::string text;
   for (std::size_t i = 0; i < std::min(records.size(), kNamedMax); ++i) {
     const RevisionRecord& record = records[records.size() - 1 - i];
-    message += fmt::format("{} #{} ({})", i == 0 ? "" : ",", record.identity.weight_generation, state_of(record));
+    text += fmt::format("{} {} ({})", i == 0 ? "" : ",", name_of(record), state_of(record));
   }
-  if (records.size() > kNamedMax) message += fmt::format(" and {} older", records.size() - kNamedMax);
-  return {Code::kNotFound, std::move(message), "`steelyard list --all` shows every state"};
+  if (records.size() > kNamedMax) text += fmt::format(" and {} {}", records.size() - kNamedMax, others);
+  return text;
+}
+
+/// All records of a query in the order of `list`: what was committed last stands last, but for unfinished imports,
+/// which come first here, since they are the last to be meant.
+Result<std::vector<RevisionRecord>> all_of(catalog::Catalog& catalog, metadata::ListQuery query) {
+  query.limit = limits::kListLimitMax;
+  std::vector<RevisionRecord> records;
+  do {
+    SY_ASSIGN_OR_RETURN(metadata::ListPage page, catalog.list_weight_revisions(query));
+    std::ranges::move(page.records, std::back_inserter(records));
+    query.page_token = std::move(page.next_page_token);
+  } while (!query.page_token.empty());
+  std::ranges::stable_partition(records, [](const RevisionRecord& record) {
+    return record.availability != Availability::kReady && record.availability != Availability::kDegraded;
+  });
+  return records;
+}
+
+/// A resource `ORG/NAME` of which only NAME was given; empty where there is none.
+Result<std::string> whole_name(catalog::Catalog& catalog, const metadata::Lineage& lineage) {
+  metadata::ListQuery query;
+  query.tenant_id = lineage.tenant_id;
+  query.namespace_id = lineage.namespace_id;
+  query.newest = true;
+  SY_ASSIGN_OR_RETURN(const std::vector<RevisionRecord> records, all_of(catalog, std::move(query)));
+  const std::string end = "/" + lineage.resource_id;
+  for (const RevisionRecord& record : records) {
+    if (record.identity.lineage.resource_id.ends_with(end)) {
+      return without_generation(formats::format_ref(record.identity));
+    }
+  }
+  return std::string();
+}
+
+/// `message` says what is not there; added is what there is instead: other generations, else other revisions.
+Status not_found(catalog::Catalog& catalog, const Selector& selector, std::string message) {
+  const metadata::Lineage lineage = lineage_of(selector);
+  SY_ASSIGN_OR_RETURN(const std::vector<RevisionRecord> generations, catalog.list_lineage(lineage));
+  if (!generations.empty()) {
+    message += "; there is" +
+               named(
+                   generations,
+                   [](const RevisionRecord& record) { return fmt::format("#{}", record.identity.weight_generation); },
+                   "older");
+    return {Code::kNotFound, std::move(message), "`steelyard list --all` shows every state"};
+  }
+  if (!selector.ref.weight_generation) message += ", nor one in another state";
+  metadata::ListQuery query;
+  query.tenant_id = lineage.tenant_id;
+  query.namespace_id = lineage.namespace_id;
+  query.resource_id = lineage.resource_id;
+  query.all = true;
+  SY_ASSIGN_OR_RETURN(const std::vector<RevisionRecord> others, all_of(catalog, std::move(query)));
+  if (others.empty()) {
+    SY_ASSIGN_OR_RETURN(const std::string whole, whole_name(catalog, lineage));
+    return {Code::kNotFound, std::move(message),
+            (whole.empty() ? "" : fmt::format("did you mean {}? ", whole)) +
+                "`steelyard list --all` shows everything that is there"};
+  }
+  const std::string resource = formats::format_ref({lineage, 1});
+  message += fmt::format(
+      "; of {} there is{}", resource.substr(0, resource.rfind('@')),
+      named(
+          others, [](const RevisionRecord& record) { return formats::format_ref(record.identity); }, "more"));
+  return {Code::kNotFound, std::move(message),
+          fmt::format("name the revision, as in {}{}", without_generation(formats::format_ref(others.back().identity)),
+                      selector.ref.revision ? "" : "; without a revision, main is meant")};
 }
 
 const RevisionRecord* newest(const std::vector<RevisionRecord>& records, Availability state) {
@@ -71,7 +135,9 @@ metadata::Lineage lineage_of(const Selector& selector) {
 Result<RevisionRecord> resolve(catalog::Catalog& catalog, const Selector& selector, Purpose purpose) {
   const metadata::Lineage lineage = lineage_of(selector);
   if (selector.ref.weight_generation) {
-    SY_ASSIGN_OR_RETURN(RevisionRecord record, catalog.get_weight_revision({lineage, *selector.ref.weight_generation}));
+    Result<RevisionRecord> found = catalog.get_weight_revision({lineage, *selector.ref.weight_generation});
+    if (found.code() == Code::kNotFound) return not_found(catalog, selector, found.status().message());
+    SY_ASSIGN_OR_RETURN(RevisionRecord record, std::move(found));
     const bool readable = record.availability == Availability::kReady ||
                           (record.availability == Availability::kDegraded && purpose != Purpose::kRead);
     if (!readable && purpose != Purpose::kInspect) return not_ready(record);
@@ -83,7 +149,10 @@ Result<RevisionRecord> resolve(catalog::Catalog& catalog, const Selector& select
     if (purpose == Purpose::kRead) return not_ready(*degraded);
     return *degraded;
   }
-  return not_found(lineage, records);
+  return not_found(
+      catalog, selector,
+      fmt::format("no READY revision of {} in tenant {}, namespace {}",
+                  without_generation(formats::format_ref({lineage, 1})), lineage.tenant_id, lineage.namespace_id));
 }
 
 }  // namespace steelyard::store

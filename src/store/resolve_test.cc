@@ -22,9 +22,9 @@ class ResolveTest : public testing::Test {
  protected:
   ResolveTest() { selector_.ref.resource_id = "m"; }
 
-  RevisionRecord begin() {
+  RevisionRecord begin(const std::string& resource = "m", const std::string& revision = "main") {
     metadata::BeginWeightImport command;
-    command.lineage = {"default", "default", "m", "main"};
+    command.lineage = {"default", "default", resource, revision};
     command.token = std::string(32, 'a');
     command.process = real_runtime().self();
     command.holder = "test";
@@ -33,8 +33,8 @@ class ResolveTest : public testing::Test {
     EXPECT_TRUE(answer.ok()) << answer.status().to_string();
     return *answer->record;
   }
-  RevisionRecord publish() {
-    const RevisionRecord begun = begin();
+  RevisionRecord publish(const std::string& resource = "m", const std::string& revision = "main") {
+    const RevisionRecord begun = begin(resource, revision);
     metadata::CommitWeightImport command;
     command.identity = begun.identity;
     command.token = std::string(32, 'a');
@@ -98,6 +98,47 @@ TEST_F(ResolveTest, AnUnfinishedImportIsNamedButNotRead) {
   EXPECT_TRUE(says("m@main#1 is IMPORTING since 2")) << last_.message();
   EXPECT_EQ(get(Purpose::kReadDegraded, 1), "NOT_READY");
   EXPECT_EQ(get(Purpose::kInspect, 1), "1");
+}
+
+TEST_F(ResolveTest, AnotherRevisionOfTheResourceIsNamed) {
+  publish("m", "abc123");
+  publish("n", "def");
+  for (const Purpose purpose : {Purpose::kRead, Purpose::kReadDegraded, Purpose::kInspect}) {
+    EXPECT_EQ(get(purpose), "NOT_FOUND");
+    EXPECT_TRUE(says("of m there is m@abc123#1 (READY since 2")) << last_.message();
+    EXPECT_FALSE(says("n@def")) << last_.message();
+    EXPECT_NE(last_.hint().find("m@abc123"), std::string::npos) << last_.hint();
+    EXPECT_NE(last_.hint().find("without a revision, main is meant"), std::string::npos) << last_.hint();
+  }
+  EXPECT_EQ(get(Purpose::kRead, 1), "NOT_FOUND");
+  EXPECT_TRUE(says("m@main#1") && says("m@abc123#1")) << last_.message();
+  selector_.ref.revision = "abc12";
+  EXPECT_EQ(get(Purpose::kRead), "NOT_FOUND");
+  EXPECT_TRUE(says("m@abc12 ") && says("m@abc123#1")) << last_.message();
+  EXPECT_EQ(last_.hint().find("main is meant"), std::string::npos) << last_.hint();
+}
+
+TEST_F(ResolveTest, OfManyRevisionsTheNewestAreNamed) {
+  for (const char* revision : {"a", "b", "c", "d", "e", "f", "g"}) publish("m", revision);
+  begin("m", "unfinished");
+  EXPECT_EQ(get(Purpose::kRead), "NOT_FOUND");
+  EXPECT_TRUE(says("m@g#1 (READY") && says("m@c#1") && says(" and 3 more")) << last_.message();
+  EXPECT_FALSE(says("m@b#1")) << last_.message();
+  EXPECT_NE(last_.hint().find("m@g"), std::string::npos) << last_.hint();
+}
+
+TEST_F(ResolveTest, AGenerationThatIsNotThereNamesThoseThatAre) {
+  publish();
+  EXPECT_EQ(get(Purpose::kRead, 7), "NOT_FOUND");
+  EXPECT_TRUE(says("m@main#7 is not in the catalog") && says("#1 (READY since 2")) << last_.message();
+}
+
+TEST_F(ResolveTest, ANameWithoutItsOrganisationNamesTheWholeOne) {
+  publish("org/m", "abc123");
+  publish("org/moon", "abc123");
+  EXPECT_EQ(get(Purpose::kRead), "NOT_FOUND");
+  EXPECT_NE(last_.hint().find("org/m@abc123"), std::string::npos) << last_.hint();
+  EXPECT_EQ(last_.hint().find("moon"), std::string::npos) << last_.hint();
 }
 
 TEST_F(ResolveTest, TheNewestReadyOneIsMeant) {

@@ -13,6 +13,7 @@
 #include <memory>
 
 #include "base/utf8.h"
+#include "store/hub_cache.h"
 
 namespace steelyard::store {
 namespace {
@@ -78,36 +79,6 @@ Result<std::string> real_path(int fd, const std::string& shown) {
 bool is_inside(std::string_view path, std::string_view folder) {
   if (folder == "/") return true;
   return path.starts_with(folder) && (path.size() == folder.size() || path[folder.size()] == '/');
-}
-
-struct HubPlace {
-  std::string repository;  ///< `.../models--ORG--NAME`
-  std::string resource_id;
-  std::string revision;
-};
-
-/// Reads `.../models--ORG--NAME/snapshots/SHA`.
-std::optional<HubPlace> hub_place(std::string_view path) {
-  const std::size_t before_revision = path.rfind('/');
-  if (before_revision == std::string_view::npos || before_revision == 0) return std::nullopt;
-  std::string_view repository = path.substr(0, before_revision);
-  constexpr std::string_view kSnapshots = "/snapshots";
-  if (!repository.ends_with(kSnapshots)) return std::nullopt;
-  repository.remove_suffix(kSnapshots.size());
-  std::string_view name = repository.substr(repository.rfind('/') + 1);
-  constexpr std::string_view kModels = "models--";
-  if (!name.starts_with(kModels)) return std::nullopt;
-  name.remove_prefix(kModels.size());
-  const std::string_view revision = path.substr(before_revision + 1);
-  if (name.empty() || revision.empty()) return std::nullopt;
-  HubPlace place;
-  place.repository = repository;
-  place.revision = revision;
-  const std::size_t organisation = name.find("--");
-  place.resource_id = organisation == std::string_view::npos
-                          ? std::string(name)
-                          : fmt::format("{}/{}", name.substr(0, organisation), name.substr(organisation + 2));
-  return place;
 }
 
 class Walker {
@@ -303,61 +274,6 @@ std::string_view base_name(std::string_view path) {
   return path.substr(path.rfind('/') + 1);
 }
 
-/// The commit in a file of `refs/`; empty when there is none to read.
-std::string commit_of(const UniqueFd& ref) {
-  std::array<char, 256> text{};
-  const ssize_t bytes = ref.valid() ? ::pread(ref.get(), text.data(), text.size(), 0) : 0;
-  std::string content(text.data(), bytes < 0 ? 0 : static_cast<std::size_t>(bytes));
-  while (!content.empty() && (content.back() == '\n' || content.back() == '\r' || content.back() == ' ')) {
-    content.pop_back();
-  }
-  return content;
-}
-
-/// A whole repository of a hub cache has each file twice, as blob and as link, and perhaps several commits.
-Status refuse_hub_repository(const std::string& path, int fd) {
-  const Result<std::string> real = real_path(fd, printable(path));
-  if (!real.ok() || !base_name(*real).starts_with("models--")) return {};
-  for (const char* part : {"blobs", "snapshots"}) {
-    struct stat status {};
-    if (::fstatat(fd, part, &status, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISDIR(status.st_mode)) return {};
-  }
-  std::string commit = commit_of(open_below(fd, "refs/main", O_RDONLY | O_NONBLOCK | O_NOCTTY | O_NOFOLLOW));
-  if (commit.empty()) commit = "COMMIT";
-  return {Code::kInvalidArgument,
-          fmt::format("{}: a repository of a hub cache, which has each file twice and may have several commits; wanted "
-                      "one of its snapshots",
-                      printable(path)),
-          fmt::format("name the snapshot: {}", shown_path(path, "snapshots/" + commit))};
-}
-
-/// The lines of `refs/` whose content is `revision`: the ref's name may have several parts (`pr/1`).
-std::optional<std::string> ref_of(const HubPlace& hub) {
-  std::vector<std::string> pending = {""};
-  std::vector<std::string> names;
-  constexpr std::size_t kRefsMax = 10'000;
-  for (std::size_t next = 0; next < pending.size() && pending.size() + names.size() < kRefsMax; ++next) {
-    const std::string folder = joined(hub.repository + "/refs", pending[next]);
-    const std::unique_ptr<DIR, int (*)(DIR*)> entries(::opendir(folder.c_str()), ::closedir);
-    if (!entries) continue;
-    while (const struct dirent* entry = ::readdir(entries.get())) {
-      const std::string_view name = entry->d_name;
-      if (name == "." || name == "..") continue;
-      const std::string relative = joined(pending[next], name);
-      const std::string path = joined(hub.repository + "/refs", relative);
-      const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC | O_NOFOLLOW));
-      struct stat status {};
-      if (!fd.valid() || ::fstat(fd.get(), &status) != 0) continue;
-      if (S_ISDIR(status.st_mode)) pending.push_back(relative);
-      if (!S_ISREG(status.st_mode)) continue;
-      if (commit_of(fd) == hub.revision && is_valid_utf8(relative)) names.push_back(relative);
-    }
-  }
-  if (names.empty()) return std::nullopt;
-  if (std::ranges::find(names, "main") != names.end()) return "main";
-  return *std::ranges::min_element(names);
-}
-
 }  // namespace
 
 const TreeFile* SourceTree::find(std::string_view path) const {
@@ -396,7 +312,7 @@ Result<SourceTree> scan_source(const std::string& path, bool follow_links) {
   struct stat status {};
   if (::fstat(fd.get(), &status) != 0) return errno_status(errno, "fstat", shown);
   if (S_ISDIR(status.st_mode)) {
-    SY_RETURN_IF_ERROR(refuse_hub_repository(path, fd.get()));
+    SY_RETURN_IF_ERROR(refuse_hub_folder(path));
     return Walker(path, follow_links).walk(std::move(fd));
   }
   if (!S_ISREG(status.st_mode)) {
@@ -493,7 +409,7 @@ DefaultName default_name(const std::string& path) {
   if (const auto hub = hub_place(whole)) {
     struct stat status {};
     if (::stat(whole.c_str(), &status) == 0 && S_ISDIR(status.st_mode)) {
-      return {hub->resource_id, hub->revision, ref_of(*hub)};
+      return {hub->resource_id, hub->revision, hub_ref_of(*hub)};
     }
   }
   DefaultName name;

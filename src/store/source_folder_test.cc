@@ -321,12 +321,42 @@ TEST_F(HubSnapshot, TheWholeRepositoryIsRefusedNamingASnapshot) {
   const fs::path snapshot = root_;
   root_ = repository_;
   EXPECT_EQ(refusal().code(), Code::kInvalidArgument);
-  EXPECT_THAT(refusal().hint(), HasSubstr((repository_ / "snapshots/COMMIT").string()));
+  EXPECT_THAT(refusal().hint(), HasSubstr(snapshot.string())) << "the only one";
+  fs::create_directory(repository_ / "snapshots/def456");
+  EXPECT_THAT(refusal().hint(), HasSubstr("snapshots/abc123, or "));
+  EXPECT_THAT(refusal().hint(), HasSubstr("snapshots/def456"));
   write(repository_ / "refs/main", "abc123\n");
+  EXPECT_EQ(refusal().hint().find("def456"), std::string::npos) << refusal().hint();
   EXPECT_THAT(refusal().message(), HasSubstr("each file twice"));
   EXPECT_THAT(refusal().hint(), HasSubstr(snapshot.string()));
   fs::remove_all(repository_ / "blobs");
   EXPECT_EQ(refusal().code(), Code::kCorrupt) << "a folder of that name alone is no such repository; its links dangle";
+}
+
+TEST_F(HubSnapshot, ItsFolderOfSnapshotsIsRefusedNamingThem) {
+  root_ = repository_ / "snapshots";
+  EXPECT_EQ(refusal().code(), Code::kInvalidArgument);
+  EXPECT_THAT(refusal().hint(), HasSubstr((root_ / "abc123").string()));
+  EXPECT_EQ(refusal().hint().find("--follow-links"), std::string::npos) << refusal().hint();
+}
+
+TEST_F(HubSnapshot, AWholeCacheIsRefusedNamingItsModels) {
+  write(top_ / "hub/models--gpt2/snapshots/fed/model.safetensors", "x");
+  write(top_ / "hub/version.txt", "1");
+  const fs::path cache = top_ / "hub";
+  for (const fs::path& root : {cache, top_}) {  // what holds the cache as `hub` too
+    root_ = root;
+    EXPECT_EQ(refusal().code(), Code::kInvalidArgument);
+    EXPECT_THAT(refusal().message(), HasSubstr("gpt2, org/big--name"));
+    EXPECT_THAT(refusal().hint(), HasSubstr((cache / "models--gpt2/snapshots/fed").string()));
+    EXPECT_THAT(refusal().hint(), HasSubstr((repository_ / "snapshots/abc123").string()));
+  }
+  // A checkpoint with a cache beside its weights is a checkpoint.
+  fs::create_directory(top_ / "own");
+  fs::rename(top_ / "hub/models--gpt2", top_ / "own/models--gpt2");
+  write(top_ / "own/model.safetensors", "x");
+  root_ = top_ / "own";
+  EXPECT_THAT(paths(), ElementsAre("model.safetensors", "models--gpt2/snapshots/fed/model.safetensors"));
 }
 
 TEST_F(HubSnapshot, DefaultName) {

@@ -47,6 +47,12 @@ def test_without_a_package_a_synthetic_one(tmp_path):
     assert "synthetic@main#1" in out
 
 
+def test_make_hands_a_path_with_spaces_on(tmp_path):
+    # `-o build`: as if everything were built; the path is refused before anything else happens.
+    done = subprocess.run(["make", "-s", "-o", "build", "quickstart", f"MODEL={tmp_path}/my  model's"], cwd=ROOT, capture_output=True, text=True)
+    assert f"{tmp_path}/my  model's does not exist" in done.stderr, done.stderr
+
+
 def test_a_model_that_is_not_there(tmp_path):
     done = subprocess.run([ROOT / "tools" / "quickstart", tmp_path / "none"], capture_output=True, text=True, env={**os.environ, "QUICKSTART_WORK": str(tmp_path)})
     assert done.returncode == 2 and "does not exist" in done.stderr

@@ -61,6 +61,10 @@ void remove_leftovers(const std::string& path) {
   }
 }
 
+void remove_temporary(const std::string& temporary) {
+  for (const char* suffix : {"", "-journal", "-wal", "-shm"}) unlink((temporary + suffix).c_str());
+}
+
 Status fill_database(const std::string& path, const std::string& store_id) {
   SY_ASSIGN_OR_RETURN(const auto connection, Connection::open(path, Connection::Mode::kCreate));
   SY_RETURN_IF_ERROR(connection->begin_immediate(0));
@@ -114,10 +118,10 @@ Status create_database(Runtime& runtime, const std::string& path, const std::str
     SY_POINT(runtime, "log.create.begin");
     status = fill_database(temporary, store_id);
     if (!status.ok()) {
-      // Whoever was first removed it as a leftover; SQLite then says many things, and the database is there.
-      const bool removed = access(temporary.c_str(), F_OK) != 0;
-      unlink(temporary.c_str());
-      if (removed && attempt + 1 < kLinkAttempts) continue;
+      // Whoever was first removes the others' unfinished files in any order, and SQLite then says many things: what
+      // counts is that the database is there.
+      remove_temporary(temporary);
+      if (stat(path.c_str(), &info) == 0) return Status();
       return std::move(status).annotate("creating", path);
     }
     SY_POINT(runtime, "log.create.before_link");
@@ -126,7 +130,7 @@ Status create_database(Runtime& runtime, const std::string& path, const std::str
       linked = renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, path.c_str(), RENAME_NOREPLACE);  // no hard links here
     }
     const int error = errno;
-    unlink(temporary.c_str());
+    remove_temporary(temporary);
     if (linked == 0 || error == EEXIST) {
       // Only now: what another creator still writes is of no use to him any more.
       remove_leftovers(path);
