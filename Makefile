@@ -34,7 +34,10 @@ fuzz-programs: setup
 	@$(CMAKE) -B build/fuzz -DSY_FUZZ=ON -DCMAKE_C_COMPILER=clang-16 -DCMAKE_CXX_COMPILER=clang++-16 >/dev/null
 	@ninja -C build/fuzz -j $(JOBS) fuzz-programs
 
-test: setup ## everything: lint, unit, conformance, scenario, crash, command-line and Python tests, simulation, brief fuzzing
+setup-tests: setup
+	@tools/setup requirements-tests.txt
+
+test: setup-tests ## everything: lint, unit, conformance, scenario, crash, command-line and Python tests, simulation, brief fuzzing
 	@$(PYTHON) tools/run_tests.py
 
 lint: setup ## the rules of docs/architecture.md and CONTRIBUTING.md, and formatting
@@ -67,4 +70,4 @@ bench: build ## the figures of docs/performance.md; BENCH='--only import' for si
 clean: ## remove what was built (not .venv)
 	@rm -rf build
 
-.PHONY: help setup build quickstart test-programs fuzz-programs test lint format asan tsan fuzz sim bench clean
+.PHONY: help setup setup-tests build quickstart test-programs fuzz-programs test lint format asan tsan fuzz sim bench clean
