@@ -64,10 +64,14 @@ sim: build ## HISTORIES (500) random histories from SEED (1); VERBOSE=1 prints w
 	@ninja -C build -j $(JOBS) steelyard_simulate
 	@build/bin/steelyard_sim --seed $(SEED) --histories $(HISTORIES) $(if $(VERBOSE),--verbose)
 
-bench: build ## the figures of docs/performance.md; BENCH='--only import' for single rows
+bench: build ## the figures of docs/performance.md; BENCH='--only import' for single rows of the store
 	@$(PYTHON) bench/run.py $(BENCH)
+	@$(if $(BENCH),,$(PYTHON) bench/reshard.py)
+
+bench-reshard: build ## the planner's figures alone; BENCH='--only execute' for single rows
+	@$(PYTHON) bench/reshard.py $(BENCH)
 
 clean: ## remove what was built (not .venv)
 	@rm -rf build
 
-.PHONY: help setup setup-tests build quickstart test-programs fuzz-programs test lint format asan tsan fuzz sim bench clean
+.PHONY: help setup setup-tests build quickstart test-programs fuzz-programs test lint format asan tsan fuzz sim bench bench-reshard clean
