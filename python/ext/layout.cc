@@ -58,9 +58,9 @@ nb::object split_sizes(nb::handle extent, nb::handle parts, nb::handle align) {
   return to_python(std::span<const std::int64_t>(sizes));
 }
 
-/// `parts` are (tensor_id, extent, drop_dim); the views come as tuples in the order of the facade's TensorView.
-nb::object fused_views(nb::handle base, nb::handle global_shape, nb::handle parts, nb::handle dim, nb::handle groups) {
-  const std::vector<std::int64_t> shape = integer_list(global_shape, Path("global_shape"));
+/// `parts` are (tensor_id, extent, drop_dim); the views come as tuples in the order of the facade's TensorView. `base`
+/// is (tensor_id, global_shape), or such a tuple.
+nb::object fused_views(nb::handle base, nb::handle parts, nb::handle dim, nb::handle groups) {
   std::vector<reshard::FusedPart> given;
   const Path list("parts");
   std::size_t index = 0;
@@ -71,8 +71,15 @@ nb::object fused_views(nb::handle base, nb::handle global_shape, nb::handle part
     part.extent = integer(nb::object(item[1]), Path(&path, "extent"));
     part.drop_dim = nb::cast<bool>(item[2]);
   }
-  const std::vector<reshard::TensorView> views = unwrap(reshard::fused_views(
-      text(base, Path("tensor_id")), shape, given, integer(dim, Path("dim")), integer(groups, Path("groups"))));
+  const std::int64_t along = integer(dim, Path("dim"));
+  const std::int64_t times = integer(groups, Path("groups"));
+  const std::vector<reshard::TensorView> views = unwrap([&] {
+    if (nb::len(base) != 2) {
+      return reshard::fused_views(view_from_python(base, Path("descriptor")), given, along, times);
+    }
+    const std::vector<std::int64_t> shape = integer_list(nb::object(base[1]), Path("global_shape"));
+    return reshard::fused_views(text(nb::object(base[0]), Path("tensor_id")), shape, given, along, times);
+  }());
   return tuple_of(views.size(), [&](std::size_t i) { return view_to_python(views[i]); });
 }
 
@@ -128,10 +135,9 @@ void add_layout(nb::module_& module) {
              nb::sig("def boxes_from_flat_range(global_shape: object, start: object, stop: object) -> typing.Any"));
   module.def("split_sizes", &split_sizes, nb::arg("extent"), nb::arg("parts"), nb::arg("align"),
              nb::sig("def split_sizes(extent: object, parts: object, align: object) -> tuple[int, ...]"));
-  module.def("fused_views", &fused_views, nb::arg("tensor_id"), nb::arg("global_shape"), nb::arg("parts"),
-             nb::arg("dim"), nb::arg("groups"),
-             nb::sig("def fused_views(tensor_id: object, global_shape: object, parts: list[typing.Any], dim: object, "
-                     "groups: object) -> typing.Any"));
+  module.def("fused_views", &fused_views, nb::arg("base"), nb::arg("parts"), nb::arg("dim"), nb::arg("groups"),
+             nb::sig("def fused_views(base: tuple[typing.Any, ...], parts: list[typing.Any], dim: object, groups: "
+                     "object) -> typing.Any"));
   module.def(
       "dtype_spellings",
       [] {

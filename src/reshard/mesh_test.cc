@@ -208,5 +208,41 @@ TEST(Dtypes, SpellingsOfOneTypeAreTheSame) {
   EXPECT_EQ(std::adjacent_find(spellings.begin(), spellings.end()), spellings.end());
 }
 
+TEST(Views, PartsOfAPartAreViewsOfTheBase) {
+  // Two experts of a stack, each gate over up; gate and up interleaved in rows of one.
+  const auto experts = fused_views("w13", Numbers{2, 6, 4}, std::vector<FusedPart>{{"e0", 1, true}, {"e1", 1, true}});
+  ASSERT_TRUE(experts.ok());
+  const std::vector<FusedPart> gate_up{{"gate", 3}, {"up", 3}};
+  const auto second = fused_views((*experts)[1], gate_up);
+  ASSERT_TRUE(second.ok());
+  EXPECT_EQ((*second)[1], (TensorView{"up", "w13", {3, 4}, {1, 2}, {{Box{{1, 3, 0}, {1, 3, 4}}, {0, 0}}}, {}}));
+  const auto striped = fused_views((*experts)[0], std::vector<FusedPart>{{"gate", 1}, {"up", 1}}, 0, 3);
+  ASSERT_TRUE(striped.ok());
+  EXPECT_EQ((*striped)[1].pieces.size(), 3U);
+  EXPECT_EQ((*striped)[1].pieces[2], (ViewPiece{Box{{0, 5, 0}, {1, 1, 4}}, {2, 0}}));
+
+  // A view in several pieces, cut across them: key of (query, key) of two groups, as heads of two rows.
+  const auto qk = fused_views("qk", Numbers{12, 2}, std::vector<FusedPart>{{"q", 3}, {"k", 3}}, 0, 2);
+  ASSERT_TRUE(qk.ok());
+  const auto heads = fused_views((*qk)[1], std::vector<FusedPart>{{"h0", 2}, {"h1", 2}, {"h2", 2}});
+  ASSERT_TRUE(heads.ok());
+  EXPECT_EQ(
+      (*heads)[1],
+      (TensorView{"h1", "qk", {2, 2}, {0, 1}, {{Box{{5, 0}, {1, 2}}, {0, 0}}, {Box{{9, 0}, {1, 2}}, {1, 0}}}, {}}));
+  for (const auto* views : {&*second, &*striped}) {
+    for (const TensorView& view : *views) EXPECT_TRUE(check_view(view, Numbers{2, 6, 4}).ok());
+  }
+  for (const TensorView& view : *heads) EXPECT_TRUE(check_view(view, Numbers{12, 2}).ok());
+
+  TensorView broken = (*experts)[1];
+  broken.axes = {1, 7};
+  EXPECT_THAT(fused_views(broken, gate_up).status().message(), HasSubstr("axes[1]"));
+  broken = (*experts)[1];
+  broken.pieces[0].box.extent.pop_back();
+  EXPECT_FALSE(fused_views(broken, gate_up).ok());
+  broken.pieces.clear();
+  EXPECT_FALSE(fused_views(broken, gate_up).ok());
+}
+
 }  // namespace
 }  // namespace steelyard::reshard

@@ -41,6 +41,26 @@ Status check_parts(std::span<const FusedPart> parts, std::int64_t extent, std::i
   return {};
 }
 
+/// Appends what `piece`, a piece of a part of `view`, is in the base: one piece for each of the view's that it meets.
+void append_in_base(const TensorView& view, const TensorView& part, const ViewPiece& piece,
+                    std::vector<ViewPiece>& out) {
+  for (const ViewPiece& outer : view.pieces) {
+    geometry::Box seen{outer.view_offset, {}};
+    for (const std::uint32_t axis : view.axes) seen.extent.push_back(outer.box.extent[axis]);
+    const auto shared = geometry::intersection(piece.box, seen);
+    if (!shared) continue;
+    ViewPiece found{outer.box, piece.view_offset};
+    for (std::size_t d = 0; d < view.axes.size(); ++d) {
+      found.box.offset[view.axes[d]] += shared->offset[d] - outer.view_offset[d];
+      found.box.extent[view.axes[d]] = shared->extent[d];
+    }
+    for (std::size_t d = 0; d < part.axes.size(); ++d) {
+      found.view_offset[d] += shared->offset[part.axes[d]] - piece.box.offset[part.axes[d]];
+    }
+    out.push_back(std::move(found));
+  }
+}
+
 }  // namespace
 
 Result<std::vector<TensorView>> fused_views(std::string_view base_tensor_id, std::span<const std::int64_t> global_shape,
@@ -85,6 +105,30 @@ Result<std::vector<TensorView>> fused_views(std::string_view base_tensor_id, std
     views.push_back(std::move(view));
   }
   return views;
+}
+
+Result<std::vector<TensorView>> fused_views(const TensorView& view, std::span<const FusedPart> parts, std::int64_t dim,
+                                            std::int64_t groups) {
+  // The base's own shape is not known here; the smallest that has all pieces is as good to check the view by.
+  std::vector<std::int64_t> base_shape;
+  if (!view.pieces.empty()) base_shape.resize(view.pieces[0].box.offset.size());
+  for (const ViewPiece& piece : view.pieces) {
+    const std::size_t dims = std::min(piece.box.offset.size(), piece.box.extent.size());
+    for (std::size_t d = 0; d < std::min(dims, base_shape.size()); ++d) {
+      base_shape[d] = std::max(base_shape[d], checked_add(piece.box.offset[d], piece.box.extent[d]).value_or(0));
+    }
+  }
+  SY_RETURN_IF_ERROR(check_view(view, base_shape));
+  SY_ASSIGN_OR_RETURN(std::vector<TensorView> found,
+                      fused_views(view.base_tensor_id, view.global_shape, parts, dim, groups));
+  for (TensorView& part : found) {
+    std::vector<ViewPiece> pieces;
+    for (const ViewPiece& piece : part.pieces) append_in_base(view, part, piece, pieces);
+    part.pieces = std::move(pieces);
+    for (std::uint32_t& axis : part.axes) axis = view.axes[axis];
+    part.layout_fingerprint = view.layout_fingerprint;
+  }
+  return found;
 }
 
 Status check_view(const TensorView& view, std::span<const std::int64_t> base_shape) {

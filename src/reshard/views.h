@@ -50,6 +50,11 @@ Result<std::vector<TensorView>> fused_views(std::string_view base_tensor_id, std
                                             std::span<const FusedPart> parts, std::int64_t dim = 0,
                                             std::int64_t groups = 1);
 
+/// The same for a tensor that is itself a part: the result are views of the base (gate and up of one expert of a
+/// stack).
+Result<std::vector<TensorView>> fused_views(const TensorView& view, std::span<const FusedPart> parts,
+                                            std::int64_t dim = 0, std::int64_t groups = 1);
+
 /// INVALID_ARGUMENT, with the field's path, when the view is not one of a tensor of `base_shape`: a piece outside of
 /// either, pieces that overlap or leave a part of the view out, axes that are not ascending, a piece that is longer
 /// than 1 in a dimension that the view drops.

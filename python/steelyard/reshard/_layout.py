@@ -106,7 +106,7 @@ class FusedPart:
 
 
 def fused_views(
-    descriptor: TensorDescriptor,
+    descriptor: Union[TensorDescriptor, TensorView],
     parts: Union[Mapping[str, int], Sequence[Union[FusedPart, tuple[str, int]]]],
     *,
     dim: int = 0,
@@ -114,16 +114,21 @@ def fused_views(
 ) -> tuple[TensorView, ...]:
     """The parts of a tensor that was fused along `dim` (query, key and value; gate and up; stacked experts), in their order there.
 
-    With `groups` above 1 the order repeats so many times and extents are those of one group (grouped-query heads).
+    With `groups` above 1 the order repeats so many times and extents are those of one group (grouped-query heads). The parts of a
+    view are views of its base: gate and up of one expert of a stack.
     """
-    if not isinstance(descriptor, TensorDescriptor):
-        raise ContractError("descriptor: descriptor must be a TensorDescriptor")
+    if isinstance(descriptor, TensorView):
+        base: tuple[Any, ...] = tuple(getattr(descriptor, field.name) for field in dataclasses.fields(descriptor))
+    elif isinstance(descriptor, TensorDescriptor):
+        base = (descriptor.tensor_id, descriptor.global_shape)
+    else:
+        raise ContractError("descriptor: descriptor must be a TensorDescriptor or a TensorView")
     items = parts.items() if isinstance(parts, Mapping) else parts
     rows = [
         (part.tensor_id, part.extent, part.drop_dim) if isinstance(part, FusedPart) else (part[0], part[1], False)
         for part in items
     ]
-    views = _ext.fused_views(descriptor.tensor_id, descriptor.global_shape, rows, dim, groups)
+    views = _ext.fused_views(base, rows, dim, groups)
     return tuple(
         TensorView(name, base, shape, axes, tuple(ViewPiece(*piece) for piece in pieces), layout)
         for name, base, shape, axes, pieces, layout in views
