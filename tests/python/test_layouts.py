@@ -175,6 +175,14 @@ def test_fully_shard_over_tensor_parallelism(rows, dp, tp):
             assert R.boxes_from_mesh((rows, 3), (dp, tp), [R.StridedShard(0, tp), R.Shard(0)], coordinate) == as_made
 
 
+def test_the_name_of_an_uneven_shard_is_not_its_memory():
+    """What docs/resharding.md says of fully_shard: 7 rows over dp 3 and tp 2."""
+    named = [R.StridedShard(0, 2), R.Shard(0)]
+    assert_same(fully_sharded(7, 3, 2, (2, 1))[1], content((7, 3)).astype(np.float32), (R.Box((6, 0), (1, 3)),), "memory")
+    assert R.boxes_from_mesh((7, 3), (3, 2), named, (2, 0)) == (((6, 0), (1, 3)),)
+    assert R.boxes_from_mesh((7, 3), (3, 2), named, (2, 1)) == ()
+
+
 # --- flat parameters -----------------------------------------------------------------------------------------------------------------
 
 
