@@ -158,9 +158,11 @@ def rebind(plan: str, times: int) -> dict:
 
 
 def arena(nbytes: int) -> np.ndarray:
-    memory = np.empty(nbytes, np.uint8)
-    memory[:: 4096] = 1
-    return memory
+    """Aligned to a page, as the allocators of frameworks do at least to a cache line, and touched."""
+    memory = np.empty(nbytes + 4096, np.uint8)
+    memory[::4096] = 1
+    begin = -memory.ctypes.data % 4096
+    return memory[begin : begin + nbytes]
 
 
 def copies(name: str, layers: int, columns: int, dim: int) -> dict:
