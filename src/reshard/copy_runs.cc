@@ -4,7 +4,7 @@
 #include <cstring>
 
 #if defined(__x86_64__)
-#include <immintrin.h>
+#include <emmintrin.h>
 #endif
 
 namespace steelyard::reshard {
@@ -51,26 +51,36 @@ void copy_plain(const CopyRuns& runs) {
 #if defined(__x86_64__)
 
 constexpr std::uint64_t kLine = 64;
+constexpr std::uint64_t kStore = 16;
 /// Shorter runs have too few whole cache lines to be worth it.
 constexpr std::uint64_t kStreamBytesMin = 512;
 /// Sources are strided, so the hardware's own prefetcher stops at the end of every run.
 constexpr std::uint64_t kPrefetchBytes = 1024;
 
-__attribute__((target("avx2"))) void stream_run(const std::byte* from, std::byte* to, std::uint64_t bytes) {
-  const std::uint64_t head = (kLine - reinterpret_cast<std::uintptr_t>(to) % kLine) % kLine;
-  if (head != 0) {
-    std::memcpy(to, from, head);
-    from += head, to += head, bytes -= head;
-  }
-  const std::uint64_t whole = bytes / kLine * kLine;
-  for (std::uint64_t at = 0; at < whole; at += kLine) {
+void stream_store(const std::byte* from, std::byte* to) {
+  _mm_stream_si128(reinterpret_cast<__m128i*>(to), _mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
+}
+
+/// `to` is aligned to kStore and `bytes` a multiple of it.
+void stream_aligned(const std::byte* from, std::byte* to, std::uint64_t bytes) {
+  std::uint64_t at = 0;
+  for (; at + kLine <= bytes; at += kLine) {
     _mm_prefetch(reinterpret_cast<const char*>(from + at + kPrefetchBytes), _MM_HINT_NTA);
-    const __m256i low = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + at));
-    const __m256i high = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + at + 32));
-    _mm256_stream_si256(reinterpret_cast<__m256i*>(to + at), low);
-    _mm256_stream_si256(reinterpret_cast<__m256i*>(to + at + 32), high);
+    for (std::uint64_t store = 0; store < kLine; store += kStore) stream_store(from + at + store, to + at + store);
   }
-  if (whole < bytes) std::memcpy(to + whole, from + whole, bytes - whole);
+  for (; at < bytes; at += kStore) stream_store(from + at, to + at);
+}
+
+/// A line must not be written both ways, which costs more than either: where the ends of runs share lines, they are
+/// streamed if all of them can be, and otherwise go through the caches.
+void stream_run(const std::byte* from, std::byte* to, std::uint64_t bytes) {
+  const auto address = reinterpret_cast<std::uintptr_t>(to);
+  if (address % kStore == 0 && bytes % kStore == 0) return stream_aligned(from, to, bytes);
+  const std::uint64_t head = (kLine - address % kLine) % kLine;
+  std::memcpy(to, from, head);
+  const std::uint64_t whole = (bytes - head) / kLine * kLine;
+  stream_aligned(from + head, to + head, whole);
+  std::memcpy(to + head + whole, from + head + whole, bytes - head - whole);
 }
 
 void copy_past_cache(const CopyRuns& runs) {
@@ -81,18 +91,13 @@ void copy_past_cache(const CopyRuns& runs) {
   }
 }
 
-bool can_stream() {
-  static const bool can = __builtin_cpu_supports("avx2") != 0;
-  return can;
-}
-
 #endif
 
 }  // namespace
 
 void copy_runs(const CopyRuns& runs, bool past_cache) {
 #if defined(__x86_64__)
-  if (past_cache && runs.bytes >= kStreamBytesMin && can_stream()) return copy_past_cache(runs);
+  if (past_cache && runs.bytes >= kStreamBytesMin) return copy_past_cache(runs);
 #else
   static_cast<void>(past_cache);
 #endif

@@ -172,20 +172,24 @@ TEST_F(Execute, AnIncompleteBindingIsNamed) {
 }
 
 TEST(CopyRuns, EverySizeAndAlignmentIsExact) {
-  for (const std::uint64_t bytes : {1U, 2U, 3U, 4U, 7U, 8U, 16U, 31U, 32U, 64U, 128U, 511U, 512U, 513U, 1000U, 4096U}) {
-    for (std::uint64_t shift = 0; shift < 65; shift += 13) {
-      std::vector<std::byte> source(3 * (bytes + 9) + 128);
-      for (std::size_t i = 0; i < source.size(); ++i) source[i] = static_cast<std::byte>(i * 131 + i / 251);
-      for (const bool past_cache : {false, true}) {
-        std::vector<std::byte> target(3 * (bytes + 5) + 128, std::byte{0xee});
-        std::vector<std::byte> wanted = target;
-        copy_runs({source.data() + shift, target.data() + 64 - shift % 64, bytes, 3, bytes + 9, bytes + 5}, past_cache);
-        finish_copies();
-        for (std::uint64_t run = 0; run < 3; ++run) {
-          std::copy_n(source.begin() + static_cast<std::ptrdiff_t>(shift + run * (bytes + 9)), bytes,
-                      wanted.begin() + static_cast<std::ptrdiff_t>(64 - shift % 64 + run * (bytes + 5)));
+  constexpr std::uint64_t kGaps[] = {5, 16, 64};  // between runs of the target: alignment changes, or stays
+  for (const std::uint64_t bytes :
+       {1U, 2U, 3U, 4U, 7U, 8U, 16U, 31U, 32U, 64U, 128U, 511U, 512U, 513U, 528U, 1000U, 4096U}) {
+    for (const std::uint64_t gap : kGaps) {
+      for (const std::uint64_t shift : {0U, 1U, 13U, 16U, 26U, 32U, 39U, 48U, 52U, 63U}) {
+        std::vector<std::byte> source(3 * (bytes + 9) + 128);
+        for (std::size_t i = 0; i < source.size(); ++i) source[i] = static_cast<std::byte>(i * 131 + i / 251);
+        for (const bool past_cache : {false, true}) {
+          std::vector<std::byte> target(3 * (bytes + gap) + 128, std::byte{0xee});
+          std::vector<std::byte> wanted = target;
+          copy_runs({source.data() + shift, target.data() + 64 - shift, bytes, 3, bytes + 9, bytes + gap}, past_cache);
+          finish_copies();
+          for (std::uint64_t run = 0; run < 3; ++run) {
+            std::copy_n(source.begin() + static_cast<std::ptrdiff_t>(shift + run * (bytes + 9)), bytes,
+                        wanted.begin() + static_cast<std::ptrdiff_t>(64 - shift + run * (bytes + gap)));
+          }
+          ASSERT_EQ(target, wanted) << bytes << " " << gap << " " << shift;
         }
-        ASSERT_EQ(target, wanted) << bytes << " " << shift;
       }
     }
   }
