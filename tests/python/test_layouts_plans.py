@@ -274,16 +274,49 @@ def test_experts_apart_and_stacked(source_ep, target_ep, target_tp):
 # --- a stored source -----------------------------------------------------------------------------------------------------------------
 
 
-def test_a_stored_checkpoint_is_planned_for_running_ranks(steelyard, store_path, tmp_path):
+@pytest.fixture
+def store(steelyard, store_path, tmp_path):
+    """Imports tensors and gives the manifest that is stored."""
+
+    def make(tensors: dict[str, Tensor]) -> R.StoredManifest:
+        folder = tmp_path / "model"
+        folder.mkdir()
+        (folder / "model.safetensors").write_bytes(safetensors_bytes(tensors))
+        steelyard("import", folder, "demo")
+        (document,) = (path for path in (store_path / "cold").rglob("manifest") if path.is_file())
+        return R.StoredManifest.from_json(document.read_bytes())
+
+    return make
+
+
+def test_tensor_parallel_ranks_read_each_stored_byte_once(store):
+    """Row and column splits over 8 ranks: together they read the model, not eight of it, and each an eighth."""
+    per_layer = {"q": ((128, 64), 0), "o": ((64, 128), 1), "up": ((256, 64), 0), "down": ((64, 256), 1), "norm": ((64,), None)}
+    model = {f"layers.{layer}.{name}": how for layer in range(3) for name, how in per_layer.items()}
+    stored = store({name: Tensor("F32", shape, content(shape).tobytes()) for name, (shape, _) in model.items()})
+    target = Side("t")
+    for name, (shape, dim) in model.items():
+        target.tensor(name, shape)
+        for rank in range(8):
+            for box in boxes_of(shape, dim, 8, rank):
+                target.add(name, box, cut(content(shape), box), W.ParallelRank(tp=rank))
+    plan = R.plan_transfer(stored, target.placement())
+    model_bytes = sum(math.prod(shape) * 4 for shape, _ in model.values())
+    assert plan.bytes <= 1.05 * model_bytes
+    assert all(count <= 1.05 * model_bytes / 8 for count in plan.explain().target_ranks.values())
+    segments, columns = plan.segments(), plan.columns()
+    names = [plan.source_fragment_ids[number] for number in columns["source_fragment"].tolist()]
+    times = {name: np.zeros(math.prod(shape) * 4, np.int64) for name, (shape, _) in model.items()}
+    for region, begin, size in zip(segments.region.tolist(), segments.source_offset.tolist(), segments.nbytes.tolist()):
+        times[names[region]][begin : begin + size] += 1
+    for name, (_, dim) in model.items():
+        assert (times[name] == (8 if dim is None else 1)).all(), name
+
+
+def test_a_stored_checkpoint_is_planned_for_running_ranks(store):
     """The plan says where each rank's bytes lie in the stored tensors; read there, they are the rank's slices."""
     wholes = {"a": content((9, 6)), "b": content((4, 8), 500), "scale": np.asarray([7], FLOAT), "unused": content((3,))}
-    folder = tmp_path / "model"
-    folder.mkdir()
-    tensors = {name: Tensor("F32", () if name == "scale" else one.shape, one.tobytes()) for name, one in wholes.items()}
-    (folder / "model.safetensors").write_bytes(safetensors_bytes(tensors))
-    steelyard("import", folder, "demo")
-    (document,) = (path for path in (store_path / "cold").rglob("manifest") if path.is_file())
-    stored = R.StoredManifest.from_json(document.read_bytes())
+    stored = store({name: Tensor("F32", () if name == "scale" else one.shape, one.tobytes()) for name, one in wholes.items()})
     assert stored.tensor_count == 4
 
     target = Side("t")
