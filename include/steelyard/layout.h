@@ -83,5 +83,8 @@ struct TensorView {
 Result<std::vector<TensorView>> fused_views(std::string_view base_tensor_id, std::span<const std::int64_t> global_shape,
                                             std::span<const FusedPart> parts, std::int64_t dim = 0,
                                             std::int64_t groups = 1);
+/// The same for a tensor that is itself a part: the result are views of the base (gate and up of one expert).
+Result<std::vector<TensorView>> fused_views(const TensorView& view, std::span<const FusedPart> parts,
+                                            std::int64_t dim = 0, std::int64_t groups = 1);
 
 }  // namespace steelyard

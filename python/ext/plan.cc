@@ -219,8 +219,9 @@ nb::object fragment_bytes(const reshard::PlanSide& side) {
   return tuple_of(side.fragments(), [&](std::size_t i) { return to_python(side.fragment_bytes(i)); });
 }
 
-nb::dict explain(const TransferPlan& plan, std::uint64_t full_pull_segments) {
-  const reshard::PlanExplanation found = reshard::explain(plan, full_pull_segments);
+nb::dict explain(const TransferPlan& plan, nb::handle full_pull_segments) {
+  const reshard::PlanExplanation found =
+      reshard::explain(plan, unsigned_integer(full_pull_segments, 0, Path("full_pull_segments")));
   nb::dict out;
   out["bytes"] = found.bytes;
   out["regions"] = found.regions;
@@ -349,7 +350,7 @@ void add_plan(nb::module_& module) {
            nb::sig("def segments(self, begin: int, end: int, threads: object) -> tuple[typing.Any, typing.Any, "
                    "typing.Any, typing.Any]"))
       .def("explain", &explain, nb::arg("full_pull_segments"),
-           nb::sig("def explain(self, full_pull_segments: int) -> dict[str, typing.Any]"))
+           nb::sig("def explain(self, full_pull_segments: object) -> dict[str, typing.Any]"))
       .def("render", &render, nb::arg("tensor_id"))
       .def("rebind", &rebind, nb::arg("source").none(), nb::arg("target"), nb::arg("source_placement").none(),
            nb::arg("target_placement").none())

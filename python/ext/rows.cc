@@ -129,11 +129,10 @@ const placement::ParallelRank& RankReader::read_record(nb::handle value, const P
   return rank_;
 }
 
-void PlacementFragmentReader::read(const Fields& fields, const Path& path, bool record) {
+template <typename Row>
+void BoxReader::read(const Fields& fields, const Path& path, bool record, Row& row) {
   const Names& name = names();
-  row.placement_fragment_id =
-      keep_text(fields.get(name.placement_fragment_id), Path(&path, "placement_fragment_id"), keep_[0]);
-  row.tensor_id = keep_text(fields.get(name.tensor_id), Path(&path, "tensor_id"), keep_[1]);
+  row.tensor_id = keep_text(fields.get(name.tensor_id), Path(&path, "tensor_id"), keep_[0]);
   integers(fields.get(name.global_offset), Path(&path, "global_offset"), offset_);
   row.global_offset = offset_;
   integers(fields.get(name.local_shape), Path(&path, "local_shape"), shape_);
@@ -144,31 +143,26 @@ void PlacementFragmentReader::read(const Fields& fields, const Path& path, bool 
   row.rank = record ? rank_.read_record(rank, rank_path) : rank_.read(rank, rank_path);
   row.aliases.clear();
   if (const nb::object aliases = fields.find(name.aliases); !record || !aliases.is_none()) {
-    texts(aliases, Path(&path, "aliases"), row.aliases, keep_[2]);
+    texts(aliases, Path(&path, "aliases"), row.aliases, keep_[1]);
   }
+}
+
+void PlacementFragmentReader::read(const Fields& fields, const Path& path, bool record) {
+  const Names& name = names();
+  row.placement_fragment_id =
+      keep_text(fields.get(name.placement_fragment_id), Path(&path, "placement_fragment_id"), keep_);
+  box_.read(fields, path, record, row);
 }
 
 void RuntimeFragmentReader::read(const Fields& fields, const Path& path, bool record) {
   const Names& name = names();
   row.fragment_id = keep_text(fields.get(name.fragment_id), Path(&path, "fragment_id"), keep_[0]);
-  row.tensor_id = keep_text(fields.get(name.tensor_id), Path(&path, "tensor_id"), keep_[1]);
-  integers(fields.get(name.global_offset), Path(&path, "global_offset"), offset_);
-  row.global_offset = offset_;
-  integers(fields.get(name.local_shape), Path(&path, "local_shape"), shape_);
-  row.local_shape = shape_;
-  row.nbytes = unsigned_integer(fields.get(name.nbytes), 1, Path(&path, "nbytes"));
-  row.place = read_place(fields, path, &keep_[2]);
-  const nb::object rank = fields.get(name.rank);
-  const Path rank_path(&path, "rank");
-  row.rank = record ? rank_.read_record(rank, rank_path) : rank_.read(rank, rank_path);
+  box_.read(fields, path, record, row);
+  row.place = read_place(fields, path, &keep_[1]);
   row.lease_generation = unsigned_integer(fields.get(name.lease_generation), 0, Path(&path, "lease_generation"));
   row.owner = record ? placement::Owner() : to_owner(fields.get(name.owner));
-  row.aliases.clear();
-  if (const nb::object aliases = fields.find(name.aliases); !record || !aliases.is_none()) {
-    texts(aliases, Path(&path, "aliases"), row.aliases, keep_[5]);
-  }
-  keep_[6] = fields.find(name.placement_fragment_id);
-  row.placement_fragment_id = optional_text(keep_[6], Path(&path, "placement_fragment_id"));
+  keep_[4] = fields.find(name.placement_fragment_id);
+  row.placement_fragment_id = optional_text(keep_[4], Path(&path, "placement_fragment_id"));
 }
 
 void BindingFragmentReader::read(const Fields& fields, const Path& path, bool record) {

@@ -83,16 +83,27 @@ class RankReader {
   placement::ParallelRank rank_;
 };
 
+/// The fields that placed and runtime fragments have in common.
+class BoxReader {
+ public:
+  template <typename Row>
+  void read(const Fields& fields, const Path& path, bool record, Row& row);
+
+ private:
+  std::vector<std::int64_t> offset_;
+  std::vector<std::int64_t> shape_;
+  RankReader rank_;
+  nb::object keep_[2];
+};
+
 struct PlacementFragmentReader {
   placement::PlacementFragmentRow row;
 
   void read(const Fields& fields, const Path& path, bool record = false);
 
  private:
-  std::vector<std::int64_t> offset_;
-  std::vector<std::int64_t> shape_;
-  RankReader rank_;
-  nb::object keep_[3];
+  BoxReader box_;
+  nb::object keep_;
 };
 
 struct RuntimeFragmentReader {
@@ -101,10 +112,8 @@ struct RuntimeFragmentReader {
   void read(const Fields& fields, const Path& path, bool record = false);
 
  private:
-  std::vector<std::int64_t> offset_;
-  std::vector<std::int64_t> shape_;
-  RankReader rank_;
-  nb::object keep_[7];
+  BoxReader box_;
+  nb::object keep_[5];
 };
 
 struct BindingFragmentReader {

@@ -194,6 +194,10 @@ TEST(Api, OptionsReachThePlanner) {
   const auto views = fused_views("w", Numbers{4, 4}, parts);
   ASSERT_TRUE(views.ok());
   EXPECT_EQ((*views)[1].pieces[0].box, (TensorBox{{2, 0}, {2, 4}}));
+  const auto halves = fused_views((*views)[1], std::vector<FusedPart>{{"k0", 2}, {"k1", 2}}, 1);
+  ASSERT_TRUE(halves.ok()) << halves.status().to_string();
+  EXPECT_EQ((*halves)[1].base_tensor_id, "w");
+  EXPECT_EQ((*halves)[1].pieces[0].box, (TensorBox{{2, 2}, {2, 2}}));
   PlanOptions options;
   options.source_views = *views;
   options.target_views = *views;

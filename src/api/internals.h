@@ -8,6 +8,7 @@
 #include "placement/runtime_manifest.h"
 #include "reshard/rebind.h"
 #include "reshard/transfer_plan.h"
+#include "steelyard/layout.h"
 #include "steelyard/placement.h"
 #include "steelyard/reshard.h"
 
@@ -57,6 +58,15 @@ struct ApiInternals {
 };
 
 inline placement::ParallelRank to_core(const ParallelRank& rank) { return {rank.dp, rank.tp, rank.pp, rank.ep}; }
+inline reshard::TensorView to_core(const TensorView& view) {
+  reshard::TensorView out{view.tensor_id,         view.base_tensor_id, view.global_shape, view.axes, {},
+                          view.layout_fingerprint};
+  for (const TensorViewPiece& piece : view.pieces) {
+    out.pieces.push_back({{piece.box.offset, piece.box.shape}, piece.view_offset});
+  }
+  return out;
+}
+
 inline ParallelRank from_core(const placement::ParallelRank& rank) { return {rank.dp, rank.tp, rank.pp, rank.ep}; }
 
 }  // namespace steelyard

@@ -1,5 +1,6 @@
 #include "steelyard/layout.h"
 
+#include "api/internals.h"
 #include "reshard/mesh.h"
 #include "reshard/views.h"
 
@@ -12,6 +13,29 @@ Result<std::vector<TensorBox>> from_core(Result<std::vector<geometry::Box>> boxe
   if (!boxes.ok()) return std::move(boxes).status();
   std::vector<TensorBox> out;
   for (geometry::Box& box : *boxes) out.push_back(from_core(std::move(box)));
+  return out;
+}
+
+std::vector<reshard::FusedPart> to_core(std::span<const FusedPart> parts) {
+  std::vector<reshard::FusedPart> out;
+  for (const FusedPart& part : parts) out.push_back({part.tensor_id, part.extent, part.drop_dim});
+  return out;
+}
+
+Result<std::vector<TensorView>> from_core(Result<std::vector<reshard::TensorView>> result) {
+  SY_ASSIGN_OR_RETURN(std::vector<reshard::TensorView> views, std::move(result));
+  std::vector<TensorView> out;
+  for (reshard::TensorView& view : views) {
+    out.push_back({std::move(view.tensor_id),
+                   std::move(view.base_tensor_id),
+                   std::move(view.global_shape),
+                   std::move(view.axes),
+                   {},
+                   std::move(view.layout_fingerprint)});
+    for (reshard::ViewPiece& piece : view.pieces) {
+      out.back().pieces.push_back({from_core(std::move(piece.box)), std::move(piece.view_offset)});
+    }
+  }
   return out;
 }
 
@@ -49,23 +73,12 @@ Result<std::vector<std::int64_t>> split_sizes(std::int64_t extent, std::int64_t 
 
 Result<std::vector<TensorView>> fused_views(std::string_view base_tensor_id, std::span<const std::int64_t> global_shape,
                                             std::span<const FusedPart> parts, std::int64_t dim, std::int64_t groups) {
-  std::vector<reshard::FusedPart> core;
-  for (const FusedPart& part : parts) core.push_back({part.tensor_id, part.extent, part.drop_dim});
-  SY_ASSIGN_OR_RETURN(std::vector<reshard::TensorView> views,
-                      reshard::fused_views(base_tensor_id, global_shape, core, dim, groups));
-  std::vector<TensorView> out;
-  for (reshard::TensorView& view : views) {
-    out.push_back({std::move(view.tensor_id),
-                   std::move(view.base_tensor_id),
-                   std::move(view.global_shape),
-                   std::move(view.axes),
-                   {},
-                   std::move(view.layout_fingerprint)});
-    for (reshard::ViewPiece& piece : view.pieces) {
-      out.back().pieces.push_back({from_core(std::move(piece.box)), std::move(piece.view_offset)});
-    }
-  }
-  return out;
+  return from_core(reshard::fused_views(base_tensor_id, global_shape, to_core(parts), dim, groups));
+}
+
+Result<std::vector<TensorView>> fused_views(const TensorView& view, std::span<const FusedPart> parts, std::int64_t dim,
+                                            std::int64_t groups) {
+  return from_core(reshard::fused_views(to_core(view), to_core(parts), dim, groups));
 }
 
 }  // namespace steelyard

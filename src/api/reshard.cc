@@ -11,12 +11,7 @@ namespace {
 
 std::vector<reshard::TensorView> to_core(const std::vector<TensorView>& views) {
   std::vector<reshard::TensorView> out;
-  for (const TensorView& view : views) {
-    out.push_back({view.tensor_id, view.base_tensor_id, view.global_shape, view.axes, {}, view.layout_fingerprint});
-    for (const TensorViewPiece& piece : view.pieces) {
-      out.back().pieces.push_back({{piece.box.offset, piece.box.shape}, piece.view_offset});
-    }
-  }
+  for (const TensorView& view : views) out.push_back(steelyard::to_core(view));
   return out;
 }
 

@@ -4,6 +4,7 @@
 #include <map>
 #include <tuple>
 
+#include "base/checked.h"
 #include "reshard/plan_side.h"
 
 namespace steelyard::reshard {
@@ -67,7 +68,9 @@ PlanExplanation explain(const TransferPlan& plan, std::uint64_t full_pull_segmen
     if (added) group = {way, row.inner_bytes, segments, 0, 0, 0, row.tensor};
     ++group.regions;
     group.bytes += bytes;
-    if (way == Way::kFullPull) group.extra_bytes += source_span(row) - bytes;
+    if (way == Way::kFullPull) {
+      group.extra_bytes = checked_add(group.extra_bytes, source_span(row) - bytes).value_or(UINT64_MAX);
+    }
   }
   for (const auto& entry : classes) out.classes.push_back(entry.second);
   std::stable_sort(out.classes.begin(), out.classes.end(),

@@ -172,6 +172,29 @@ TEST(Planner, LimitsSayWhatWasReached) {
               HasSubstr("reached 16 segments; options.max_segments is 15"));
 }
 
+TEST(Planner, TheLargestTensorsArePlannedUntilTheirSumLeaves64Bits) {
+  const auto model = [](const std::string& prefix, int tensors, std::size_t parts) {
+    TestModel made;
+    for (int t = 0; t < tensors; ++t) {
+      const std::string id = "w" + std::to_string(t);
+      made.tensors.push_back({id, {INT64_MAX}, 1});
+      for (std::size_t part = 0; part < parts; ++part) {
+        const std::int64_t begin = part == 0 ? 0 : INT64_MAX / 2;
+        const std::int64_t end = part + 1 == parts ? INT64_MAX : INT64_MAX / 2;
+        made.fragments.push_back({prefix + id + "." + std::to_string(part), id, {begin}, {end - begin}, {}});
+      }
+    }
+    return made.build().value();
+  };
+  const auto two = plan_transfer(model("s", 2, 2), model("d", 2, 1));
+  ASSERT_TRUE(two.ok()) << two.status().to_string();
+  EXPECT_EQ(two->bytes(), UINT64_MAX - 1);
+  EXPECT_EQ(two->regions().row(1).target_base, static_cast<std::uint64_t>(INT64_MAX / 2));
+  EXPECT_EQ(two->regions().row(1).inner_bytes, static_cast<std::uint64_t>(INT64_MAX - INT64_MAX / 2));
+  const auto three = plan_transfer(model("s", 3, 2), model("d", 3, 1));
+  EXPECT_THAT(three.status().message(), HasSubstr("bytes must fit in an unsigned 64-bit integer"));
+}
+
 TEST(Planner, FusedAndSeparateTensorsMeetInViews) {
   TestModel fused;
   fused.tensors = {{"qkv", {12, 2}}};

@@ -5,6 +5,8 @@
 #include <string>
 #include <utility>
 
+#include "base/checked.h"
+
 namespace steelyard::reshard {
 namespace {
 
@@ -23,6 +25,11 @@ Status RegionFinder::find(std::size_t target_fragment) {
        piece < inputs_.target_piece_begin[target_fragment + 1]; ++piece) {
     const bool disjoint = inputs_.groups->disjoint(inputs_.target_pieces.tensor(piece));
     SY_RETURN_IF_ERROR(disjoint ? cover_disjoint(piece) : cover_overlapping(piece));
+  }
+  for (const Hit& hit : hits_) {
+    const auto sum = checked_add(bytes_, hit.bytes);
+    if (!sum) return Status(Code::kInvalidArgument, "the plan's bytes must fit in an unsigned 64-bit integer");
+    bytes_ = *sum;
   }
   const auto in_memory_order = [](const Hit& a, const Hit& b) { return a.target_base < b.target_base; };
   if (!std::is_sorted(hits_.begin(), hits_.end(), in_memory_order)) {

@@ -57,6 +57,7 @@ class RegionFinder {
 
   const PlanInputs& inputs_;
   std::vector<std::uint64_t> rank_bytes_;
+  std::uint64_t bytes_ = 0;  ///< of all regions found; every sum of bytes or of segments is at most this
   std::vector<Hit> hits_;
   std::vector<std::int64_t> dims_;
   std::vector<std::uint32_t> groups_;

@@ -67,7 +67,7 @@ class TransferPlan {
 ///
 /// INVALID_ARGUMENT from make: model, revision or options do not fit, or a tensor's description differs; the message
 /// names the tensor and both values. From plan and its parts: a box that no source has (tensor, target fragment and the
-/// first missing box), or more regions or segments than the options allow.
+/// first missing box), more regions or segments than the options allow, or more bytes than 64 bits count.
 class TransferPlanner {
  public:
   static Result<TransferPlanner> make(const placement::PlacementManifest& source,

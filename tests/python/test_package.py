@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import importlib.metadata
 import os
+import re
 import subprocess
 import sys
 import sysconfig
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -47,23 +49,46 @@ def test_the_installed_command_is_the_program(tmp_path, checkpoint):
     same_program([script], tmp_path, checkpoint)
 
 
-def test_the_wheel_imports_and_runs_elsewhere(tmp_path, checkpoint):
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    """What `pip install .` installs, built in the build folder, where everything is compiled already."""
     build = os.environ.get("STEELYARD_BUILD", str(ROOT / "build"))
     if not (Path(build) / "CMakeCache.txt").exists():
         pytest.skip("there is no build folder to make the wheel in")
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
-    run(*pip, "wheel", "--no-build-isolation", "--no-deps", f"--config-settings=build-dir={build}", "-w", tmp_path / "wheel", ROOT)
-    (wheel,) = (tmp_path / "wheel").iterdir()
-    run(*pip, "install", "--no-deps", "--target", tmp_path / "site", wheel)
-    names = {path.relative_to(tmp_path / "site").as_posix() for path in (tmp_path / "site" / "steelyard").rglob("*")}
+    where = tmp_path_factory.mktemp("wheel")
+    run(sys.executable, "-m", "pip", "--disable-pip-version-check", "wheel", "--no-build-isolation", "--no-deps", f"--config-settings=build-dir={build}", "-w", where, ROOT)
+    (wheel,) = where.iterdir()
+    return wheel
+
+
+@pytest.fixture(scope="module")
+def fresh(wheel, tmp_path_factory):
+    """A new environment with the wheel and what it asks for, and nothing else."""
+    where = tmp_path_factory.mktemp("fresh") / "venv"
+    run(sys.executable, "-m", "venv", where)
+    pip = [where / "bin/python", "-m", "pip", "--disable-pip-version-check"]
+    run(*pip, "install", "--quiet", wheel)
+    listed = {line.split("==")[0].lower() for line in run(*pip, "freeze").stdout.splitlines()}
+    assert {one.split(" @")[0] for one in listed} == {"steelyard", "numpy"}
+    return where
+
+
+def test_the_wheel_has_the_package_and_no_sources(wheel):
+    names = set(zipfile.ZipFile(wheel).namelist())
     assert {"steelyard/py.typed", "steelyard/_ext.pyi", "steelyard/model_weight/__init__.py"} <= names
-    assert not [name for name in names if name.endswith((".cc", ".h"))]
-    # -S keeps the editable installation of this environment out; numpy comes by its path.
-    paths = os.pathsep.join([str(tmp_path / "site"), str(Path(np.__file__).parent.parent)])
+    outside = [name for name in names if not re.match(r"steelyard(-[\d.]+\.dist-info)?/", name) or name.endswith((".cc", ".h", ".cmake", ".so.0.1"))]
+    assert not outside, outside
+
+
+def test_a_fresh_environment_imports_the_wheel(fresh):
     code = "import steelyard, steelyard.reshard as r, steelyard.model_weight as w; print(steelyard.__file__, w.PlacementManifest('m', 'r', [], []).placement_id)"
-    out = run(sys.executable, "-S", "-c", code, PYTHONPATH=paths).stdout
-    assert str(tmp_path / "site") in out and "sha256:65e60da33f39" in out
-    same_program([sys.executable, "-S", "-m", "steelyard"], tmp_path, checkpoint, PYTHONPATH=paths)
+    out = run(fresh / "bin/python", "-c", code).stdout
+    assert out.startswith(str(fresh)) and "sha256:65e60da33f39" in out
+
+
+@pytest.mark.parametrize("command", [["bin/steelyard"], ["bin/python", "-m", "steelyard"]], ids=" ".join)
+def test_the_program_of_a_fresh_environment_is_the_program(fresh, command, tmp_path, checkpoint):
+    same_program([fresh / command[0], *command[1:]], tmp_path, checkpoint)
 
 
 def test_numpy_is_the_only_required_dependency():

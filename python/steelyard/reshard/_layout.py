@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, Union
 
 from steelyard import _ext
 from steelyard.model_weight import ContractError, TensorDescriptor
+from steelyard.reshard._given import items_of, row_of
 
 
 class Box(NamedTuple):
@@ -35,6 +36,9 @@ class StridedShard:
     split_factor: int
 
 
+_PART = "FusedPart or (tensor_id, extent)"
+_PIECE = "(offset, shape, view_offset)"
+
 MeshPlacement = Union[Replicate, Shard, StridedShard]
 
 
@@ -52,7 +56,7 @@ def boxes_from_mesh(
     only after StridedShard. Uneven splits are those of torch.chunk.
     """
     rows = []
-    for index, placement in enumerate(placements):
+    for index, placement in enumerate(items_of(placements, "placements", "Replicate, Shard or StridedShard")):
         if isinstance(placement, Replicate):
             rows.append((0, 0, 1))
         elif isinstance(placement, Shard):
@@ -105,6 +109,19 @@ class FusedPart:
     drop_dim: bool = False
 
 
+def view_row(view: TensorView, path: str) -> tuple[Any, ...]:
+    """The fields of a view, its pieces as plain triples."""
+    pieces = items_of(view.pieces, f"{path}.pieces", _PIECE)
+    return (
+        view.tensor_id,
+        view.base_tensor_id,
+        view.global_shape,
+        view.axes,
+        tuple(row_of(piece, f"{path}.pieces[{row}]", _PIECE, 3) for row, piece in enumerate(pieces)),
+        view.layout_fingerprint,
+    )
+
+
 def fused_views(
     descriptor: Union[TensorDescriptor, TensorView],
     parts: Union[Mapping[str, int], Sequence[Union[FusedPart, tuple[str, int]]]],
@@ -118,15 +135,17 @@ def fused_views(
     view are views of its base: gate and up of one expert of a stack.
     """
     if isinstance(descriptor, TensorView):
-        base: tuple[Any, ...] = tuple(getattr(descriptor, field.name) for field in dataclasses.fields(descriptor))
+        base = view_row(descriptor, "descriptor")
     elif isinstance(descriptor, TensorDescriptor):
         base = (descriptor.tensor_id, descriptor.global_shape)
     else:
         raise ContractError("descriptor: descriptor must be a TensorDescriptor or a TensorView")
-    items = parts.items() if isinstance(parts, Mapping) else parts
+    items = tuple(parts.items()) if isinstance(parts, Mapping) else items_of(parts, "parts", _PART)
     rows = [
-        (part.tensor_id, part.extent, part.drop_dim) if isinstance(part, FusedPart) else (part[0], part[1], False)
-        for part in items
+        (part.tensor_id, part.extent, bool(part.drop_dim))
+        if isinstance(part, FusedPart)
+        else (*row_of(part, f"parts[{row}]", _PART, 2), False)
+        for row, part in enumerate(items)
     ]
     views = _ext.fused_views(base, rows, dim, groups)
     return tuple(

@@ -13,10 +13,12 @@ from steelyard.model_weight import (
     PlacementManifest,
     RuntimeBindingManifest,
 )
-from steelyard.reshard._layout import TensorView
+from steelyard.reshard._given import items_of, row_of
+from steelyard.reshard._layout import TensorView, view_row
 
 _Array = np.ndarray[Any, np.dtype[Any]]
 _SIDES = ("source", "target")
+_PAIR = "(weight_id, scale_id, block_shape)"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,28 +43,34 @@ class PlanOptions:
     def _plain(self) -> dict[str, Any]:
         if self.choice not in ("balance", "first"):
             raise ContractError(f"choice: choice must be 'balance' or 'first', found {self.choice!r}")
+        if not isinstance(self.locality, Mapping):
+            raise ContractError("locality: locality must map (side, rank) to (worker_id, endpoint)")
         locality = []
-        for key, (worker_id, endpoint) in self.locality.items():
-            side, rank = key
+        for key, place in self.locality.items():
+            side, rank = row_of(key, "locality", "a key (side, rank)", 2)
+            worker_id, endpoint = row_of(place, "locality", "a value (worker_id, endpoint)", 2)
             if side not in _SIDES:
                 raise ContractError(f"locality: side must be 'source' or 'target', found {side!r}")
             locality.append((side == "target", rank, worker_id, endpoint))
+        pairs = items_of(self.co_plan, "co_plan", _PAIR)
         return {
             "first": self.choice == "first",
             "locality": locality,
-            "co_plan": list(self.co_plan),
+            "co_plan": [row_of(pair, f"co_plan[{row}]", _PAIR, 3) for row, pair in enumerate(pairs)],
             "stored_layout": self.stored_layout,
-            "source_views": [_view(view) for view in self.source_views],
-            "target_views": [_view(view) for view in self.target_views],
+            "source_views": _views(self.source_views, "source_views"),
+            "target_views": _views(self.target_views, "target_views"),
             "max_regions": self.max_regions,
             "max_segments": self.max_segments,
         }
 
 
-def _view(view: TensorView) -> tuple[Any, ...]:
-    if not isinstance(view, TensorView):
-        raise ContractError("views: views must contain TensorView")
-    return tuple(getattr(view, field.name) for field in dataclasses.fields(view))
+def _views(given: Sequence[TensorView], name: str) -> list[tuple[Any, ...]]:
+    views = items_of(given, name, "TensorView")
+    for view in views:
+        if not isinstance(view, TensorView):
+            raise ContractError(f"{name}: {name} must contain TensorView")
+    return [view_row(view, f"{name}[{row}]") for row, view in enumerate(views)]
 
 
 class StoredManifest:
@@ -326,6 +334,8 @@ class TransferPlan:
         elif isinstance(target, ParallelRank):
             fragments = self.target.fragments
             rows = [row for row, fragment in enumerate(fragments) if fragment.rank == target]
+            if not rows:
+                raise ContractError(f"target: the target has no fragment of {target}")
         else:
             raise ContractError("target: target must be a fragment id or a ParallelRank")
         for row in rows:
@@ -395,7 +405,10 @@ class BoundPlan:
         """Copies in host memory, with the GIL released. A fence is the (lease_id, generation) that a side must still have; another
         refuses before the first byte moves.
         """
-        return ExecuteReport(*self._core.execute(source_fence, target_fence, threads, verify, dry_run))
+        words = "(lease_id, generation)"
+        source = None if source_fence is None else row_of(source_fence, "source_fence", words, 2)
+        target = None if target_fence is None else row_of(target_fence, "target_fence", words, 2)
+        return ExecuteReport(*self._core.execute(source, target, threads, bool(verify), bool(dry_run)))
 
 
 Memory = Union[Mapping[str, Any], RuntimeBindingManifest]
@@ -413,7 +426,10 @@ def _places(memory: Mapping[str, Any], ids: Sequence[str], side: str, writable: 
         if fragment not in memory:
             continue
         given = memory[fragment]
-        array = given if isinstance(given, np.ndarray) else np.frombuffer(given, np.uint8)
+        try:
+            array = given if isinstance(given, np.ndarray) else np.frombuffer(given, np.uint8)
+        except (TypeError, ValueError, BufferError) as error:
+            raise ContractError(f"{side}_memory[{fragment!r}]: wanted a contiguous array or buffer: {error}") from None
         if not array.flags.c_contiguous:
             raise ContractError(f"{side}_memory[{fragment!r}]: memory must be contiguous")
         if writable and not array.flags.writeable:
@@ -431,10 +447,13 @@ def execute(
     threads: int = 1,
     verify: bool = False,
     dry_run: bool = False,
+    source_fence: Fence | None = None,
+    target_fence: Fence | None = None,
 ) -> ExecuteReport:
     """Copies every region in host memory, with the GIL released.
 
-    Memory is a mapping from fragment id to a contiguous array or buffer, or on both sides a binding with addresses in this process.
+    Memory is a mapping from fragment id to a contiguous array or buffer, or on both sides a binding with addresses in this process;
+    a fence, (lease_id, generation), is what such a binding must still have.
     Everything is checked before the first byte moves. `verify` compares every target fragment with its elements in the naive order;
     a dry run only checks and counts.
     """
@@ -442,7 +461,11 @@ def execute(
         raise ContractError("plan: plan must be a TransferPlan")
     if isinstance(source_memory, RuntimeBindingManifest) and isinstance(target_memory, RuntimeBindingManifest):
         bound = plan.rebind(source_memory, target_memory)
-        return bound.execute(threads=threads, verify=verify, dry_run=dry_run)
+        return bound.execute(
+            threads=threads, verify=verify, dry_run=dry_run, source_fence=source_fence, target_fence=target_fence
+        )
+    if source_fence is not None or target_fence is not None:
+        raise ContractError("a fence is one of a binding: give bindings on both sides, or no fence")
     for name, memory in (("source_memory", source_memory), ("target_memory", target_memory)):
         if not isinstance(memory, Mapping):
             raise ContractError(f"{name}: wanted a mapping from fragment id to memory, or a binding on both sides")
