@@ -15,7 +15,9 @@ std::optional<int> errno_by_name(std::string_view name) {
     int number;
   } kNames[] = {
       {"ENOSPC", ENOSPC}, {"EIO", EIO},     {"EACCES", EACCES}, {"EROFS", EROFS},     {"EMLINK", EMLINK},
-      {"EPERM", EPERM},   {"EXDEV", EXDEV}, {"EINVAL", EINVAL}, {"ENOTSUP", ENOTSUP}, {"ETIMEDOUT", ETIMEDOUT}};
+      {"EPERM", EPERM},   {"EXDEV", EXDEV}, {"EINVAL", EINVAL}, {"ENOTSUP", ENOTSUP}, {"ETIMEDOUT", ETIMEDOUT},
+      {"EAGAIN", EAGAIN}, {"EBUSY", EBUSY}, {"ENOMEM", ENOMEM}, {"EINTR", EINTR},     {"EBADF", EBADF},
+      {"ENOSYS", ENOSYS}};
   for (const auto& entry : kNames) {
     if (entry.name == name) return entry.number;
   }

@@ -46,7 +46,9 @@ TEST(FaultRules, Parse) {
 TEST(FaultRules, EveryErrnoName) {
   const std::pair<const char*, int> names[] = {
       {"ENOSPC", ENOSPC}, {"EIO", EIO},     {"EACCES", EACCES}, {"EROFS", EROFS},     {"EMLINK", EMLINK},
-      {"EPERM", EPERM},   {"EXDEV", EXDEV}, {"EINVAL", EINVAL}, {"ENOTSUP", ENOTSUP}, {"ETIMEDOUT", ETIMEDOUT}};
+      {"EPERM", EPERM},   {"EXDEV", EXDEV}, {"EINVAL", EINVAL}, {"ENOTSUP", ENOTSUP}, {"ETIMEDOUT", ETIMEDOUT},
+      {"EAGAIN", EAGAIN}, {"EBUSY", EBUSY}, {"ENOMEM", ENOMEM}, {"EINTR", EINTR},     {"EBADF", EBADF},
+      {"ENOSYS", ENOSYS}};
   for (const auto& [name, number] : names) EXPECT_EQ(rules_of(std::string(name) + "@p")[0].error_number, number);
 }
 

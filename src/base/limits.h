@@ -47,6 +47,12 @@ inline constexpr std::int64_t kLeaseTtlMs = 30'000;
 inline constexpr std::int64_t kLeaseTtlMsMin = 1'000;
 inline constexpr std::int64_t kLeaseTtlMsMax = 24 * 3'600'000LL;
 inline constexpr std::size_t kHolderBytesMax = 1024;
+/// A verb that only reads waits this long for the catalog's other writers, then goes on without its lease. A commit
+/// takes a millisecond, on a busy disk some hundreds: who is in the way for longer stands still, and every read would
+/// pay for it.
+inline constexpr std::int64_t kReadVerbWaitMs = 3'000;
+/// A finding is worth as much patience as any other write.
+inline constexpr std::int64_t kRecordWaitMs = 20'000;
 /// A cap that only a leak reaches; it bounds the cost of Acquire.
 inline constexpr std::size_t kLeasesPerRevisionMax = 10'000;
 

@@ -105,7 +105,11 @@ class RealRuntime final : public Runtime {
 
   std::int64_t mono_ms() override { return (clock_ns(CLOCK_MONOTONIC) - offset_ns_) / kNsPerMs; }
   std::int64_t mono_ns() override { return clock_ns(CLOCK_MONOTONIC); }
-  std::int64_t wall_ms() override { return clock_ns(CLOCK_REALTIME) / kNsPerMs; }
+  std::int64_t wall_ms() override {
+    timespec now{};
+    clock_gettime(CLOCK_REALTIME, &now);
+    return wall_ms_of(now.tv_sec, now.tv_nsec);
+  }
   const std::string& epoch() override { return epoch_; }
 
   void fill_random(ByteSpan out) override {
@@ -171,6 +175,13 @@ class RealRuntime final : public Runtime {
 };
 
 }  // namespace
+
+std::int64_t wall_ms_of(std::int64_t seconds, std::int64_t nanoseconds) {
+  constexpr std::int64_t kEndOfYear9999S = 253'402'300'800;
+  if (seconds < 0) return 0;
+  if (seconds >= kEndOfYear9999S) return kEndOfYear9999S * 1000 - 1;
+  return seconds * 1000 + nanoseconds / kNsPerMs;
+}
 
 std::string Runtime::random_hex(std::size_t bytes) {
   std::vector<std::byte> raw(bytes);

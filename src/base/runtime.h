@@ -54,7 +54,8 @@ class Runtime {
   virtual std::int64_t mono_ms() = 0;
   /// Nanoseconds for measuring durations inside one process; never stored.
   virtual std::int64_t mono_ns() = 0;
-  /// Milliseconds since 1970, UTC. Fills in created_at and the like; decides nothing.
+  /// Milliseconds since 1970, UTC, from 1970 to the end of 9999 whatever the clock says: it fills in created_at and the
+  /// like, decides nothing, and no clock may make what it is written into unreadable.
   virtual std::int64_t wall_ms() = 0;
   /// The clock epoch: the kernel's boot id. Instants of mono_ms compare only within one epoch.
   virtual const std::string& epoch() = 0;
@@ -80,13 +81,16 @@ class Runtime {
   bool faults_armed_ = false;
 };
 
+/// What Runtime::wall_ms makes of a clock's seconds and nanoseconds.
+std::int64_t wall_ms_of(std::int64_t seconds, std::int64_t nanoseconds);
+
 /// The process's own runtime: threads and the system's clocks.
 ///
 /// STEELYARD_FAULT arms fault points in it, for tests: rules separated by `,`, each `ACTION@POINT[#N]` where ACTION is
 /// `kill` (SIGKILL to itself), `stop` (SIGSTOP), `trace` (POINT is ignored; every point passed is written to the file
 /// named by STEELYARD_FAULT_TRACE, one name a line) or an errno name (ENOSPC EIO EACCES EROFS EMLINK EPERM EXDEV
-/// EINVAL ENOTSUP ETIMEDOUT); POINT may end in `*`; N is the number of the pass, from 1, at which it acts (errno rules
-/// without N act on every pass).
+/// EINVAL ENOTSUP ETIMEDOUT EAGAIN EBUSY ENOMEM EINTR EBADF ENOSYS); POINT may end in `*`; N is the number of the pass,
+/// from 1, at which it acts (errno rules without N act on every pass).
 Runtime& real_runtime();
 
 }  // namespace steelyard

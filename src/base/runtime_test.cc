@@ -77,6 +77,17 @@ TEST(RealRuntime, RandomHexIsLongAndNeverTheSame) {
   EXPECT_EQ(real_runtime().random_hex(0), "");
 }
 
+TEST(RealRuntime, AWallClockOutOfItsMindStaysInTheYearsThatCanBeWritten) {
+  EXPECT_EQ(wall_ms_of(1'700'000'000, 123'456'789), 1'700'000'000'123);
+  EXPECT_EQ(wall_ms_of(0, 0), 0);
+  EXPECT_EQ(wall_ms_of(-1, 999'999'999), 0);
+  EXPECT_EQ(wall_ms_of(INT64_MIN, 0), 0);
+  constexpr std::int64_t kLast = 253'402'300'799'999;
+  EXPECT_EQ(wall_ms_of(253'402'300'799, 999'999'999), kLast);
+  EXPECT_EQ(wall_ms_of(253'402'300'800, 0), kLast);
+  EXPECT_EQ(wall_ms_of(INT64_MAX, 999'999'999), kLast);
+}
+
 TEST(RealRuntime, AForkedChildIsAnotherProcess) {
   const ProcessIdentity parent = real_runtime().self();
   EXPECT_EQ(parent.pid, getpid());

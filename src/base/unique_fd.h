@@ -3,11 +3,12 @@
 
 #include <unistd.h>
 
+#include <cerrno>
 #include <utility>
 
 namespace steelyard {
 
-/// Closing ignores errors: whoever writes syncs first, and a reader has nothing to lose.
+/// The destructor and reset() ignore errors: whoever writes syncs first, or asks close(); a reader has nothing to lose.
 class UniqueFd {
  public:
   UniqueFd() noexcept = default;
@@ -25,8 +26,14 @@ class UniqueFd {
   int get() const noexcept { return fd_; }
   /// Gives the descriptor away.
   int release() noexcept { return std::exchange(fd_, -1); }
+  /// 0 or -errno; the descriptor is gone either way.
+  int close() noexcept {
+    const int fd = release();
+    // After EINTR the descriptor is gone on Linux; calling again could close somebody else's.
+    return fd < 0 || ::close(fd) == 0 || errno == EINTR ? 0 : -errno;
+  }
   void reset(int fd = -1) noexcept {
-    if (fd_ >= 0) ::close(fd_);
+    static_cast<void>(close());
     fd_ = fd;
   }
 

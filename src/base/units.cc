@@ -48,8 +48,6 @@ struct Quantity {
   std::uint64_t max;
 };
 
-std::string quoted(std::string_view text) { return "'" + printable(text) + "'"; }
-
 std::string unit_names(std::span<const Unit> units) {
   std::string names;
   for (const Unit& unit : units) names.append(names.empty() ? "" : " ").append(unit.name);
@@ -74,7 +72,7 @@ std::optional<std::uint64_t> digits_value(std::string_view digits) {
 
 Result<std::uint64_t> parse_quantity(std::string_view text, const Quantity& kind) {
   const auto refuse = [&](const std::string& why) {
-    return Status(Code::kInvalidArgument, std::string(kind.noun) + " " + quoted(text) + ": " + why,
+    return Status(Code::kInvalidArgument, std::string(kind.noun) + " " + in_quotes(text) + ": " + why,
                   "write it like " + std::string(kind.examples));
   };
   if (text.empty()) return refuse("it is empty");
@@ -97,7 +95,7 @@ Result<std::uint64_t> parse_quantity(std::string_view text, const Quantity& kind
   for (const Unit& unit : kind.units) {
     if (unit.name == rest) factor = unit.factor;
   }
-  if (factor == 0) return refuse("unknown unit " + quoted(rest) + "; units are " + unit_names(kind.units));
+  if (factor == 0) return refuse("unknown unit " + in_quotes(rest) + "; units are " + unit_names(kind.units));
 
   const std::string too_large = "it is larger than " + std::to_string(kind.max) + " " + std::string(kind.grain) + "s";
   const auto number = digits_value(whole);
@@ -117,7 +115,7 @@ Result<std::uint64_t> parse_quantity(std::string_view text, const Quantity& kind
 }
 
 Status bad_instant(std::string_view text, std::string_view why) {
-  return Status(Code::kInvalidArgument, "instant " + quoted(text) + ": " + std::string(why),
+  return Status(Code::kInvalidArgument, "instant " + in_quotes(text) + ": " + std::string(why),
                 "write it like 2026-11-30T02:51:41.123Z");
 }
 
@@ -248,7 +246,7 @@ Result<std::int64_t> parse_rfc3339(std::string_view text) {
 
 Result<std::uint64_t> parse_ratio_millionths(std::string_view text) {
   const auto refuse = [&](std::string_view why) {
-    return Status(Code::kInvalidArgument, "ratio " + quoted(text) + ": " + std::string(why), "write it like 0.25");
+    return Status(Code::kInvalidArgument, "ratio " + in_quotes(text) + ": " + std::string(why), "write it like 0.25");
   };
   constexpr std::string_view kWanted = "a decimal between 0 and 1 (both excluded) with at most 6 places is wanted";
   if (text.empty()) return refuse("it is empty");

@@ -62,7 +62,7 @@ TEST(ParseSize, RefusalsNameTheirCause) {
     EXPECT_NE(refusal(parse_size(text)), "accepted") << text;
   }
   EXPECT_THAT(refusal(parse_size("1kib")),
-              HasSubstr("unknown unit 'kib'; units are B KB MB GB TB PB KiB MiB GiB TiB PiB"));
+              HasSubstr("unknown unit \"kib\"; units are B KB MB GB TB PB KiB MiB GiB TiB PiB"));
   EXPECT_THAT(refusal(parse_size("MiB")), HasSubstr("begin with a digit"));
   EXPECT_THAT(refusal(parse_size(".5KiB")), HasSubstr("begin with a digit"));
   EXPECT_THAT(refusal(parse_size("1.KiB")), HasSubstr("digit must follow"));
@@ -72,7 +72,7 @@ TEST(ParseSize, RefusalsNameTheirCause) {
   EXPECT_THAT(refusal(parse_size("16384PiB")), HasSubstr("larger than"));
   EXPECT_THAT(refusal(parse_size("99999999999999999999999999PiB")), HasSubstr("larger than"));
   EXPECT_THAT(refusal(parse_size("0.0000000000000000001PiB")), HasSubstr("18 decimal places"));
-  EXPECT_THAT(refusal(parse_size(std::string_view("1\0B", 3))), HasSubstr("'1\\x00B'"));
+  EXPECT_THAT(refusal(parse_size(std::string_view("1\0B", 3))), HasSubstr("\"1\\x00B\""));
 }
 
 TEST(ParseSize, LargestOfEachUnitAndOneMore) {
@@ -137,7 +137,7 @@ TEST(ParseDuration, RefusalsNameTheirCause) {
   EXPECT_THAT(refusal(parse_duration_ms("0")), HasSubstr("unit is missing"));
   EXPECT_THAT(refusal(parse_duration_ms("-5s")), HasSubstr("sign"));
   EXPECT_THAT(refusal(parse_duration_ms("5 s")), HasSubstr("space"));
-  EXPECT_THAT(refusal(parse_duration_ms("5sec")), HasSubstr("unknown unit 'sec'"));
+  EXPECT_THAT(refusal(parse_duration_ms("5sec")), HasSubstr("unknown unit \"sec\""));
   EXPECT_THAT(refusal(parse_duration_ms("1h30m")), HasSubstr("unknown unit"));
   EXPECT_THAT(refusal(parse_duration_ms("0.0005s")), HasSubstr("whole number of milliseconds"));
   EXPECT_THAT(refusal(parse_duration_ms("9223372036854775808ms")), HasSubstr("larger than 9223372036854775807"));

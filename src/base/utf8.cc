@@ -90,4 +90,17 @@ std::string printable(std::string_view text) {
   return out;
 }
 
+std::string in_quotes(std::string_view text) {
+  if (text.size() <= kQuotedBytesMax) return "\"" + printable(text) + "\"";
+  std::size_t end = kQuotedBytesMax;
+  // Back to the beginning of a character; text that is no UTF-8 is cut where it is.
+  constexpr std::size_t kCharacterBytesMax = 4;
+  for (std::size_t at = end; at > end - kCharacterBytesMax; --at) {
+    if ((static_cast<unsigned char>(text[at]) & 0xC0U) == 0x80U) continue;
+    end = at;
+    break;
+  }
+  return "\"" + printable(text.substr(0, end)) + "…\" (" + std::to_string(text.size()) + " bytes)";
+}
+
 }  // namespace steelyard

@@ -1,6 +1,7 @@
 // UTF-8 checks for names that come from outside.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 
@@ -12,5 +13,9 @@ bool is_valid_utf8(std::string_view text);
 bool has_control_character(std::string_view text);
 /// For messages: the text with control characters and invalid bytes as \xNN.
 std::string printable(std::string_view text);
+/// For messages: the printable text in double quotes. Of more than kQuotedBytesMax bytes only the beginning is shown,
+/// and how long it is: `"abc…" (70000 bytes)`.
+std::string in_quotes(std::string_view text);
+inline constexpr std::size_t kQuotedBytesMax = 200;
 
 }  // namespace steelyard

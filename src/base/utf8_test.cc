@@ -50,5 +50,18 @@ TEST(Utf8, PrintableShowsWhatATerminalMustNotGet) {
   EXPECT_EQ(printable("\xff\u0085"), "\\xff\\xc2\\x85");
 }
 
+TEST(Utf8, QuotedTextIsShortEnoughToRead) {
+  EXPECT_EQ(in_quotes(""), "\"\"");
+  EXPECT_EQ(in_quotes("a\nb"), "\"a\\x0ab\"");
+  EXPECT_EQ(in_quotes(std::string(kQuotedBytesMax, 'a')), "\"" + std::string(kQuotedBytesMax, 'a') + "\"");
+  EXPECT_EQ(in_quotes(std::string(kQuotedBytesMax + 1, 'a')),
+            "\"" + std::string(kQuotedBytesMax, 'a') + "…\" (" + std::to_string(kQuotedBytesMax + 1) + " bytes)");
+  // The cut is between characters.
+  EXPECT_EQ(in_quotes(std::string(kQuotedBytesMax - 1, 'a') + "€uro"),
+            "\"" + std::string(kQuotedBytesMax - 1, 'a') + "…\" (" + std::to_string(kQuotedBytesMax + 5) + " bytes)");
+  const std::string no_text(kQuotedBytesMax + 10, '\x80');
+  EXPECT_EQ(in_quotes(no_text).size(), 4 * kQuotedBytesMax + std::string_view("\"…\" (210 bytes)").size());
+}
+
 }  // namespace
 }  // namespace steelyard

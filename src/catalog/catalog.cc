@@ -77,14 +77,6 @@ Status check_summary_keys(const metadata::CommitWeightImport& command) {
                                       std::to_string(command.summary.payload_count) + " objects"};
 }
 
-/// The entries commit something, rather than only beginning an epoch.
-bool publishes(const Prepared& prepared) {
-  return std::any_of(prepared.entries.begin(), prepared.entries.end(), [](const metadata::Entry& entry) {
-    const Result<metadata::DecodedEntry> decoded = metadata::decode_entry(entry);
-    return decoded.ok() && std::holds_alternative<metadata::RevisionPut>(decoded->body);
-  });
-}
-
 }  // namespace
 
 Catalog::Catalog(Runtime& runtime, oplog::OpLog& log, GroupObserver& observer, CatalogOptions options)
@@ -143,9 +135,19 @@ Result<RevisionRecord> Catalog::mutate_record(const Command& command) {
 }
 
 Result<Answer> Catalog::begin_weight_import(metadata::BeginWeightImport command) {
-  SY_RETURN_IF_ERROR(check_mutable());
   std::sort(command.labels.begin(), command.labels.end());
-  // The proof reads /proc, so it is made outside of the turn; the rule holds it against the writer it then finds.
+  Result<Answer> begun = mutate(command);
+  if (begun.code() != Code::kBusy) return begun;
+  // Perhaps by a writer whose process is gone. The proof reads /proc, so it is made outside of the turn; the rule holds
+  // it against the writer that it then finds.
+  SY_ASSIGN_OR_RETURN(const std::optional<Writer> writer, find_writer_of(command));
+  if (!writer || writer->token.empty() || !runtime_.provably_gone(writer->process)) return begun;
+  command.current_writer_gone = true;
+  command.gone_process = writer->process;
+  return mutate(command);
+}
+
+Result<std::optional<Writer>> Catalog::find_writer_of(const metadata::BeginWeightImport& command) {
   std::optional<Writer> writer;
   SY_RETURN_IF_ERROR(log_.view([&](const StateView& view) -> Status {
     std::optional<RevisionRecord> record;
@@ -158,11 +160,7 @@ Result<Answer> Catalog::begin_weight_import(metadata::BeginWeightImport command)
     SY_ASSIGN_OR_RETURN(writer, metadata::find_writer(view, record->identity));
     return {};
   }));
-  if (writer && !writer->token.empty() && writer->token != command.token && runtime_.provably_gone(writer->process)) {
-    command.current_writer_gone = true;
-    command.gone_process = writer->process;
-  }
-  return mutate(command);
+  return writer;
 }
 
 Result<Writer> Catalog::renew_weight_import(const metadata::RenewWeightImport& command) {
@@ -177,7 +175,7 @@ Result<RevisionRecord> Catalog::commit_weight_import(const metadata::CommitWeigh
   SY_RETURN_IF_ERROR(check_mutable());
   // A retry, or a request that cannot succeed, is answered without looking at the tiers.
   SY_ASSIGN_OR_RETURN(const Prepared rehearsed, rehearse(command));
-  if (publishes(rehearsed)) {
+  if (rehearsed.answer.record && rehearsed.answer.record->committed_seq == rehearsed.sequence) {
     SY_RETURN_IF_ERROR(check_summary_keys(command));
     SY_ASSIGN_OR_RETURN(const GroupObservation found, observer_.observe(command.identity, command.import_attempt));
     SY_RETURN_IF_ERROR(check_membership(command.identity, command.summary, found));
@@ -277,6 +275,10 @@ Result<std::vector<Catalog::LeaseRow>> Catalog::list_leases(const std::string& t
 }
 
 Result<RevisionRecord> Catalog::reconcile_weight_revision(const metadata::ReconcileRevision& command) {
+  SY_RETURN_IF_ERROR(check_mutable());
+  // Mostly all is as it was, and then there is nothing to wait for other writers for.
+  SY_ASSIGN_OR_RETURN(Prepared rehearsed, rehearse(command));
+  if (rehearsed.entries.empty() && rehearsed.answer.record) return *std::move(rehearsed.answer.record);
   return mutate_record(command);
 }
 
@@ -327,8 +329,9 @@ Status Catalog::save_and_trim() {
   SY_RETURN_IF_ERROR(log_.trim(sequence));
   if (!options_.on_snapshot) return {};
   SY_ASSIGN_OR_RETURN(const std::string bytes, log_.newest_snapshot());
-  SY_ASSIGN_OR_RETURN(const oplog::Snapshot snapshot, oplog::decode_snapshot(bytes));
-  return options_.on_snapshot(snapshot.sequence, bytes).annotate("copying the snapshot at", std::to_string(sequence));
+  // Another writer may have saved a newer one meanwhile.
+  SY_ASSIGN_OR_RETURN(const std::uint64_t saved, oplog::snapshot_sequence(bytes));
+  return options_.on_snapshot(saved, bytes).annotate("copying the snapshot at", std::to_string(saved));
 }
 
 }  // namespace steelyard::catalog

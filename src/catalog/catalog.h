@@ -84,6 +84,7 @@ class Catalog {
   Result<std::vector<LeaseRow>> list_leases(const metadata::Identity& identity);
   Result<std::vector<LeaseRow>> list_leases(const std::string& tenant_id, const std::string& namespace_id);
 
+  /// What was seen already is answered without a turn in the log.
   Result<metadata::RevisionRecord> reconcile_weight_revision(const metadata::ReconcileRevision& command);
   /// Removes the expired leases of a revision.
   Status reap_leases(const metadata::Identity& identity);
@@ -105,6 +106,8 @@ class Catalog {
   Status check_mutable() const;
   /// Judges the command in the log's turn; its answer is durable.
   Result<metadata::Answer> mutate(const metadata::Command& command);
+  /// The writer in the way of a Begin, if there is one.
+  Result<std::optional<metadata::Writer>> find_writer_of(const metadata::BeginWeightImport& command);
   /// What the command would come to now, without appending anything.
   Result<metadata::Prepared> rehearse(const metadata::Command& command);
   Result<metadata::RevisionRecord> mutate_record(const metadata::Command& command);

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/limits.h"
+#include "oplog/fault_injecting.h"
 #include "oplog/open.h"
 
 namespace steelyard::catalog {
@@ -155,6 +156,24 @@ TEST_F(CatalogTest, ANewEpochStandsEvenWhenTheCommandFails) {
   EXPECT_TRUE(catalog.begin_weight_import(begin('b', 2)).ok());
 }
 
+TEST_F(CatalogTest, WhatWasSeenAlreadyTakesNoTurn) {
+  ASSERT_TRUE(catalog.begin_weight_import(begin('a', 1)).ok());
+  observer.found = whole();
+  const auto record = catalog.commit_weight_import(commit('a', 1, 1));
+  ASSERT_TRUE(record.ok());
+  const std::uint64_t length = *log->length();
+  oplog::FaultInjectingLog broken(runtime, *log, {});
+  Catalog behind(runtime, broken, observer, {});
+  metadata::ReconcileRevision seen{kIdentity, record->metadata_generation, {}, metadata::Residency::kCold, {}, {}, 0};
+  broken.script({oplog::LogFault::kBefore});
+  const auto same = behind.reconcile_weight_revision(seen);
+  ASSERT_TRUE(same.ok()) << same.status().to_string();
+  EXPECT_EQ(*same, *record);
+  seen.damage = {{formats::payload_key(kIdentity, 0)}, 1};
+  EXPECT_EQ(behind.reconcile_weight_revision(seen).code(), Code::kDurabilityFailed);
+  EXPECT_EQ(*log->length(), length);
+}
+
 TEST_F(CatalogTest, Leases) {
   ASSERT_TRUE(catalog.begin_weight_import(begin('a', 1)).ok());
   observer.found = whole();
@@ -253,6 +272,19 @@ TEST_F(CatalogTest, SnapshotsByLengthAndAFailedCopyOnlyLogs) {
   EXPECT_LE(copies.size(), 6U);
   EXPECT_LE(*log->length(), 10U);
   EXPECT_TRUE(snapshotting.get_weight_revision(kIdentity).ok());
+}
+
+TEST(Committed, ANewerFormatIsNamedBeforeItsChecksumIsJudged) {
+  // Nobody knows where another format keeps its checksum, or whether it has one.
+  for (const std::string bytes : {"steelyard committed 2\n", "steelyard committed 12\nanything"}) {
+    const auto newer = decode_committed(bytes);
+    EXPECT_EQ(newer.code(), Code::kUnavailable) << bytes;
+    EXPECT_NE(newer.status().message().find("newer than 1"), std::string::npos) << newer.status().to_string();
+  }
+  for (const std::string bytes : {"steelyard committed \n", "steelyard committed 2", "steelyard committed 0\nanything",
+                                  "steelyard committed 99999999999999999999\n", "steelyard committed x\n"}) {
+    EXPECT_EQ(decode_committed(bytes).code(), Code::kCorrupt) << bytes;
+  }
 }
 
 TEST(Committed, DamageIsFound) {

@@ -1,5 +1,7 @@
 // The `committed` marker: the record as logged, so that the catalog can be rebuilt from the cold tier
 // (docs/formats/op-log.md).
+#include <charconv>
+
 #include "catalog/catalog.h"
 #include "hash/sha256.h"
 #include "metadata/codec.h"
@@ -9,7 +11,22 @@ namespace {
 
 constexpr std::string_view kMagic = "steelyard committed 1\n";
 constexpr std::string_view kMagicStem = "steelyard committed ";
+constexpr unsigned kFormat = 1;
 constexpr std::size_t kSumBytes = 32;
+
+/// UNAVAILABLE for a marker of a newer format.
+Status check_format(std::string_view bytes) {
+  if (!bytes.starts_with(kMagicStem)) return {};
+  const std::string_view rest = bytes.substr(kMagicStem.size());
+  unsigned format = 0;
+  const auto parsed = std::from_chars(rest.data(), rest.data() + rest.size(), format);
+  const bool whole = parsed.ec == std::errc() && parsed.ptr != rest.data() + rest.size() && *parsed.ptr == '\n';
+  if (!whole || format <= kFormat) return {};
+  return {
+      Code::kUnavailable,
+      "a committed marker has format " + std::to_string(format) + ", which is newer than " + std::to_string(kFormat),
+      "use the newer steelyard that wrote it"};
+}
 
 }  // namespace
 
@@ -23,7 +40,9 @@ std::string encode_committed(const metadata::RevisionRecord& record) {
 }
 
 Result<metadata::RevisionRecord> decode_committed(std::string_view bytes) {
-  if (!bytes.starts_with(kMagicStem) || bytes.size() < kMagic.size() + kSumBytes) {
+  // Before its checksum is judged: nobody knows where another format keeps it.
+  SY_RETURN_IF_ERROR(check_format(bytes));
+  if (!bytes.starts_with(kMagic) || bytes.size() < kMagic.size() + kSumBytes) {
     return Status(Code::kCorrupt, "a committed marker does not begin as one, or is cut short");
   }
   const std::string_view body = bytes.substr(0, bytes.size() - kSumBytes);
@@ -31,7 +50,6 @@ Result<metadata::RevisionRecord> decode_committed(std::string_view bytes) {
   if (as_text(sum.bytes) != bytes.substr(body.size())) {
     return Status(Code::kCorrupt, "the SHA-256 of a committed marker does not fit its bytes");
   }
-  if (!body.starts_with(kMagic)) return Status(Code::kUnavailable, "a committed marker is of a newer version");
   SY_ASSIGN_OR_RETURN(metadata::DecodedEntry entry, metadata::decode_entry({std::string(body.substr(kMagic.size()))}));
   auto* put = std::get_if<metadata::RevisionPut>(&entry.body);
   if (put == nullptr || put->record.committed_seq == 0) {

@@ -28,6 +28,19 @@ std::string full_name(const VerbSpec& verb) {
   return std::string(verb.name) + (verb.sub.empty() ? "" : " " + std::string(verb.sub));
 }
 
+/// What other tools call a verb that is here.
+std::string_view verb_elsewhere(std::string_view word) {
+  static constexpr std::pair<std::string_view, std::string_view> kNames[] = {
+      {"ls", "list"},      {"show", "inspect"}, {"info", "inspect"},         {"add", "import"},
+      {"put", "import"},   {"push", "import"},  {"export", "materialize"},   {"get", "materialize"},
+      {"check", "verify"}, {"fsck", "verify"},  {"checkout", "materialize"}, {"remove", "delete"},
+  };
+  for (const auto& [elsewhere, here] : kNames) {
+    if (word == elsewhere) return here;
+  }
+  return {};
+}
+
 class Parser {
  public:
   explicit Parser(std::span<const char* const> words) : words_(words) {}
@@ -91,6 +104,9 @@ class Parser {
     out_.verb = find_verb(word);
     if (out_.verb != nullptr) return {};
     if (out_.help) return {};
+    if (const std::string_view here = verb_elsewhere(word); !here.empty()) {
+      return usage_error("unknown verb " + in_quotes(word), "did you mean `" + std::string(here) + "`?");
+    }
     std::vector<std::string_view> known;
     for (const VerbSpec* verb : all_verbs()) {
       known.push_back(verb->name);

@@ -1,6 +1,7 @@
 // completion bash|zsh|fish: scripts made from the same tables as the parser and the help.
 #include <map>
 
+#include "base/utf8.h"
 #include "cli/verbs.h"
 
 namespace steelyard::cli {
@@ -83,23 +84,65 @@ std::string sub_cases(const std::string& indent) {
   return out;
 }
 
+/// Verbs whose first operand is a revision (or, with `list`, a resource), as patterns of `case "VERB OPERANDS"`.
+std::string verbs_with_ref() {
+  std::string out;
+  for (const VerbSpec* verb : all_verbs()) {
+    const bool takes_ref = verb->operands.starts_with("REF") || verb->operands.starts_with("[RE");
+    if (verb->run == nullptr || !takes_ref || !verb->sub.empty()) continue;
+    out += (out.empty() ? "\"" : "|\"") + std::string(verb->name) + " 0\"";
+  }
+  return out;
+}
+
+/// Completes references from what `list` prints. Bash breaks words at `@`: what stands before the last one is not
+/// repeated.
+constexpr std::string_view kBashRefs = R"(_steelyard_refs() {
+  local typed="$1" cut="" ref
+  if [[ "$typed" == *@* && "${COMP_WORDBREAKS-}" == *@* ]]; then cut="${typed%@*}@"; fi
+  while IFS= read -r ref; do
+    if [[ "$ref" == "$typed"* ]]; then COMPREPLY+=("${ref#"$cut"}"); fi
+  done < <(steelyard -q "${globals[@]}" list --limit 1000 2>/dev/null | if [[ "$2" == list ]]; then sed 's/@.*//' | sort -u; else cat; fi)
+}
+)";
+
+/// What was typed, cut at spaces alone, and the global flags in it that say which revisions there are.
+constexpr std::string_view kBashWords = R"(  local -a typed=() globals=()
+  local line="${COMP_LINE-}" i operands=0
+  if [[ -n "$line" ]]; then
+    line="${line:0:COMP_POINT}"
+    IFS=$' \t\n' read -r -a typed <<<"$line"
+    if [[ "$line" == *[[:space:]] ]]; then typed+=(""); fi
+  else
+    typed=("${COMP_WORDS[@]:0:COMP_CWORD+1}")
+  fi
+  local last=$((${#typed[@]} - 1))
+  local word="${typed[last]}" before="${typed[last-1]}"
+  for ((i = 1; i < last; i++)); do
+    case "${typed[i]}" in
+      --store=*|--namespace=*|--tenant=*|--config=*|--cold-path=*) globals+=("${typed[i]}") ;;
+      --store|--namespace|-n|--tenant|--config|--cold-path) globals+=("${typed[i]}" "${typed[i+1]}") ;;
+    esac
+  done
+)";
+
 /// Bash; zsh runs the same function through its bashcompinit.
 std::string bash_script() {
-  return "# Completion of steelyard for bash: source <(steelyard completion bash)\n"
-         "_steelyard() {\n"
-         "  local word=\"${COMP_WORDS[COMP_CWORD]}\" before=\"${COMP_WORDS[COMP_CWORD-1]}\"\n"
-         "  local values=\"\" flags=\"\" subs=\"\" verb=\"\" verb_at=0 i\n"
+  return "# Completion of steelyard for bash: source <(steelyard completion bash)\n" + std::string(kBashRefs) +
+         "_steelyard() {\n" + std::string(kBashWords) +
+         "  local values=\"\" flags=\"\" subs=\"\" verb=\"\" verb_at=0\n"
+         "  COMPREPLY=()\n"
          "  case \"$before\" in\n" +
          value_cases("    ") +
          "  esac\n"
          "  if [[ \"$values\" == \"-\" ]]; then COMPREPLY=($(compgen -f -- \"$word\")); return; fi\n"
-         "  if [[ \"$values\" == \"!\" ]]; then COMPREPLY=(); return; fi\n"
+         "  if [[ \"$values\" == \"!\" ]]; then return; fi\n"
          "  if [[ -n \"$values\" ]]; then COMPREPLY=($(compgen -W \"$values\" -- \"$word\")); return; fi\n"
-         "  for ((i = 1; i < COMP_CWORD; i++)); do\n"
+         "  for ((i = 1; i < last; i++)); do\n"
          "    case \" " +
          verb_words() +
          " \" in\n"
-         "      *\" ${COMP_WORDS[i]} \"*) verb=\"${COMP_WORDS[i]}\"; verb_at=$i; break ;;\n"
+         "      *\" ${typed[i]} \"*) verb=\"${typed[i]}\"; verb_at=$i; break ;;\n"
          "    esac\n"
          "  done\n"
          "  case \"$verb\" in\n" +
@@ -112,15 +155,31 @@ std::string bash_script() {
          "    COMPREPLY=($(compgen -W \"$flags " +
          global_flag_words() +
          "\" -- \"$word\"))\n"
+         "    return\n"
          "  elif [[ -z \"$verb\" ]]; then\n"
          "    COMPREPLY=($(compgen -W \"" +
          verb_words() +
          "\" -- \"$word\"))\n"
-         "  elif [[ -n \"$subs\" && $COMP_CWORD -eq $((verb_at + 1)) ]]; then\n"
+         "    return\n"
+         "  elif [[ -n \"$subs\" && $last -eq $((verb_at + 1)) ]]; then\n"
          "    COMPREPLY=($(compgen -W \"$subs\" -- \"$word\"))\n"
-         "  else\n"
-         "    COMPREPLY=($(compgen -f -- \"$word\"))\n"
+         "    return\n"
          "  fi\n"
+         "  for ((i = verb_at + 1 + ($([[ -n \"$subs\" ]] && echo 1 || echo 0)); i < last; i++)); do\n"
+         "    values=\"\"\n"
+         "    case \"${typed[i-1]}\" in\n" +
+         value_cases("      ") +
+         "    esac\n"
+         "    if [[ -z \"$values\" && \"${typed[i]}\" != -* ]]; then operands=$((operands + 1)); fi\n"
+         "  done\n"
+         "  case \"$verb $operands\" in\n"
+         "    \"lease 0\") if [[ \"${typed[verb_at+1]}\" == acquire || \"${typed[verb_at+1]}\" == list ]]; then "
+         "_steelyard_refs \"$word\" lease; fi ;;\n"
+         "    " +
+         verbs_with_ref() +
+         ") _steelyard_refs \"$word\" \"$verb\" ;;\n"
+         "    *) COMPREPLY=($(compgen -f -- \"$word\")) ;;\n"
+         "  esac\n"
          "}\n"
          "complete -o filenames -F _steelyard steelyard\n";
 }
@@ -179,6 +238,11 @@ std::string fish_script() {
     }
   }
   out += "complete -c steelyard -f -n '__fish_seen_subcommand_from completion' -a 'bash zsh fish'\n";
+  for (const VerbSpec* verb : all_verbs()) {
+    if (verb->run == nullptr || !verb->operands.starts_with("REF")) continue;
+    const std::string seen = "__fish_seen_subcommand_from " + std::string(verb->sub.empty() ? verb->name : verb->sub);
+    out += "complete -c steelyard -f -n " + fish_quoted(seen) + " -a '(steelyard -q list --limit 1000 2>/dev/null)'\n";
+  }
   for (const SettingSpec& spec : settings_table()) {
     out += fish_flag("", flag_of(spec), spec.choices, spec.type != SettingType::kBool, spec.help);
   }

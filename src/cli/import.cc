@@ -126,7 +126,7 @@ Result<Target> target_of(const Invocation& call) {
   return target;
 }
 
-Result<metadata::Labels> labels_of(const Invocation& call, const Target& target) {
+Result<metadata::Labels> labels_of(const Invocation& call) {
   metadata::Labels labels;
   auto add = [&labels](std::string key, std::string value, std::string_view by) -> Status {
     for (const auto& label : labels) {
@@ -143,10 +143,6 @@ Result<metadata::Labels> labels_of(const Invocation& call, const Target& target)
     SY_RETURN_IF_ERROR(add(text.substr(0, equals), text.substr(equals + 1), "--label"));
   }
   if (const auto model_id = call.find("--model-id")) SY_RETURN_IF_ERROR(add("model_id", *model_id, "--model-id"));
-  if (target.hub_ref &&
-      std::none_of(labels.begin(), labels.end(), [](const auto& l) { return l.first == "hub_ref"; })) {
-    labels.emplace_back("hub_ref", *target.hub_ref);
-  }
   std::sort(labels.begin(), labels.end());
   return labels;
 }
@@ -197,7 +193,8 @@ Result<store::ImportRequest> request_of(const Invocation& call) {
   request.checkpoint.allow_empty = call.has("--allow-empty");
   request.checkpoint.header_limit = call.settings().number("header_limit");
   request.follow_links = call.has("--follow-links");
-  SY_ASSIGN_OR_RETURN(request.labels, labels_of(call, target));
+  SY_ASSIGN_OR_RETURN(request.labels, labels_of(call));
+  if (target.hub_ref) request.automatic_labels = {{std::string(store::kHubRefLabel), *target.hub_ref}};
   if (call.settings().given("chunk_size")) request.chunk_bytes = call.settings().number("chunk_size");
   SY_ASSIGN_OR_RETURN(request.policy, policy_of(call.settings()));
   request.verify_after_write = call.has("--verify-after-write");
@@ -244,10 +241,11 @@ Status dry_run(Invocation& call, const store::ImportRequest& request) {
       skipped.add({printable(file.path), format_size(file.bytes), printable(file.reason)});
     }
     call.out().line("");
-    call.out().write(skipped.render(terminal()));
+    // Whole, however wide: the reason ends with the flag that takes it.
+    call.out().write(skipped.render(Terminal{}));
   }
   call.out().line("");
-  call.out().line("would import " + std::to_string(plan->files.size()) + " files, " + format_size(plan->logical_bytes) +
+  call.out().line("would import " + counted(plan->files.size(), "file") + ", " + format_size(plan->logical_bytes) +
                   "; nothing was written");
   return {};
 }
@@ -264,17 +262,21 @@ void print_result(Invocation& call, const store::ImportResult& result) {
     json.key("written_bytes").integer(result.written_bytes).key("reused_bytes").integer(result.reused_bytes);
     json.key("seconds").seconds(result.seconds);
     json.key("skipped").integer(result.skipped).key("skipped_bytes").integer(result.skipped_bytes);
+    json.key("already_there").boolean(result.already_there);
     json.end_object().end_object();
     call.out().line(json.text());
     return;
   }
   if (!call.quiet()) {
-    std::string line = "imported " + std::to_string(result.files) + " files, " + std::to_string(result.tensors) +
-                       " tensors, " + format_size(result.logical_bytes);
+    std::string line = "imported " + counted(result.files, "file") + ", " + counted(result.tensors, "tensor") + ", " +
+                       format_size(result.logical_bytes);
     if (result.reused_bytes > 0) line += " (" + format_size(result.reused_bytes) + " of it already stored)";
-    call.out().line(line + " in " + format_age(static_cast<std::int64_t>(result.seconds * 1000)));
+    line += " in " + format_age(static_cast<std::int64_t>(result.seconds * 1000));
+    if (result.already_there) line = "already there: the other writer published the same content";
+    call.out().line(line);
     if (result.skipped > 0) {
-      call.out().line("not taken: " + std::to_string(result.skipped) + " files or folders, " +
+      call.out().line("not taken: " + std::to_string(result.skipped) +
+                      (result.skipped == 1 ? " file or folder, " : " files or folders, ") +
                       format_size(result.skipped_bytes) + " (--dry-run names them and the flag that takes them)");
     }
   }

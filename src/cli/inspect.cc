@@ -151,9 +151,8 @@ void print_record(Invocation& call, const Inspection& inspection) {
   if (record.operation) state += ", " + std::string(name_of(record.operation->kind));
   row("state", state);
   if (record.damage.count > 0)
-    row("damaged", std::to_string(record.damage.count) + " objects; `steelyard verify` names them");
-  row("size",
-      format_size(record.summary.logical_bytes) + " in " + std::to_string(record.summary.payload_count) + " objects");
+    row("damaged", counted(record.damage.count, "object") + "; `steelyard verify` names them");
+  row("size", format_size(record.summary.logical_bytes) + " in " + counted(record.summary.payload_count, "object"));
   if (inspection.manifest) {
     row("files", std::to_string(inspection.manifest->files.size()));
     row("tensors", std::to_string(inspection.manifest->tensors.size()));
@@ -167,7 +166,7 @@ void print_record(Invocation& call, const Inspection& inspection) {
                       ? "none; the same import resumes it"
                       : printable(inspection.writer->holder) + ", attempt " + std::to_string(record.import_attempt));
   }
-  row("cold", std::to_string(inspection.cold_objects) + " objects, " + format_size(inspection.cold_bytes));
+  row("cold", counted(inspection.cold_objects, "object") + ", " + format_size(inspection.cold_bytes));
   for (const auto& lease : inspection.leases) {
     row("lease",
         lease.lease.lease_id + "  " + printable(lease.lease.holder) + ", " + format_age(lease.left_ms) + " left");
@@ -180,7 +179,7 @@ void print_human(Invocation& call, const Inspection& inspection) {
   if (!inspection.manifest) return;
   const StoredManifest& manifest = *inspection.manifest;
   if (call.has("--files")) {
-    Table table({{"FILE"}, {"KIND"}, {"SIZE", true}, {"SHA256"}});
+    Table table({{"FILE"}, {"KIND"}, {"SIZE", true}, {.heading = "SHA256", .first_to_cut = true}});
     for (const FileEntry& file : manifest.files) {
       table.add({printable(file.path), kind_name(file.kind), format_size(file.bytes), file.sha256.hex()});
     }

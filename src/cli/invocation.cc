@@ -8,8 +8,6 @@
 
 namespace steelyard::cli {
 
-std::string in_quotes(std::string_view text) { return "\"" + printable(text) + "\""; }
-
 Status bad_flag(std::string_view flag, std::string_view found, std::string_view wanted, std::string hint) {
   return {Code::kInvalidArgument, std::string(flag) + " is " + in_quotes(found) + "; wanted " + std::string(wanted),
           std::move(hint)};
@@ -70,7 +68,7 @@ Result<std::unique_ptr<store::Store>> Invocation::open_store(store::OpenMode mod
   struct stat info {};
   if (stat(path.c_str(), &info) == 0 && !S_ISDIR(info.st_mode)) {
     return Status(Code::kInvalidArgument, "the store " + printable(path) + " is not a folder",
-                  "name another with --store DIR");
+                  "name another with --store DIR or STEELYARD_STORE");
   }
   store::StoreOptions options;
   options.path = path;

@@ -49,7 +49,7 @@ void print_lease(Invocation& call, const metadata::Lease& lease) {
   }
   if (!call.quiet()) {
     call.out().line("leased " + formats::format_ref(lease.identity) + " to " + printable(lease.holder) + " for " +
-                    format_age(left_ms));
+                    format_age((left_ms + 999) / 1000 * 1000));  // the milliseconds since are no second less
   }
   call.out().line(lease.lease_id);
 }
@@ -118,7 +118,7 @@ Status run_lease_list(Invocation& call) {
     call.out().line("no live leases");
     return {};
   }
-  Table table({{"LEASE"}, {"HOLDER"}, {"LEFT", true}, {"REF"}});
+  Table table({{"LEASE"}, {.heading = "HOLDER", .first_to_cut = true}, {"LEFT", true}, {"REF"}});
   for (const auto& row : rows) {
     table.add({row.lease.lease_id, printable(row.lease.holder), format_age(row.left_ms),
                formats::format_ref(row.lease.identity)});

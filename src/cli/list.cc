@@ -84,10 +84,22 @@ void print_json(Invocation& call, const metadata::ListPage& page,
   call.out().line(json.text());
 }
 
+/// A filter that matches nothing is told apart from a place where nothing is.
+std::string nothing_listed(const Invocation& call) {
+  std::string filter;
+  const auto add = [&filter](const std::string& part) { filter += (filter.empty() ? "" : ", ") + part; };
+  if (!call.operands().empty()) add("resource " + printable(call.operands().front()));
+  for (const std::string& state : call.all("--state")) add("state " + printable(state));
+  for (const std::string& label : call.all("--label")) add("label " + printable(label));
+  const std::string where = "namespace " + printable(call.settings().text("namespace"));
+  if (!filter.empty()) return "no revision in " + where + " matches: " + filter;
+  return "no revisions in " + where;
+}
+
 void print_table(Invocation& call, const metadata::ListPage& page,
                  const std::map<formats::Identity, std::uint64_t>& leases) {
   if (page.records.empty()) {
-    call.out().line("no revisions in namespace " + printable(call.settings().text("namespace")));
+    call.out().line(nothing_listed(call));
     return;
   }
   Table table({{"REF"}, {"STATE"}, {"RESIDENCY"}, {"SIZE", true}, {"LEASES", true}, {"CREATED"}});

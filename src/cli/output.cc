@@ -54,9 +54,13 @@ Terminal find_terminal() {
   if ((found.out && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) ||
       (found.err && ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)) {
     found.columns = size.ws_col;
+    found.columns_known = true;
   } else if (auto columns = environment("COLUMNS")) {
     const long number = std::strtol(columns->c_str(), nullptr, 10);
-    if (number >= 20 && number <= 1000) found.columns = static_cast<std::size_t>(number);
+    if (number >= 20 && number <= 1000) {
+      found.columns = static_cast<std::size_t>(number);
+      found.columns_known = true;
+    }
   }
   return found;
 }
@@ -139,6 +143,10 @@ std::string shortened(std::string_view text, std::size_t columns) {
   return std::string(text.substr(0, end)) + "…";
 }
 
+std::string counted(std::uint64_t count, std::string_view noun) {
+  return std::to_string(count) + " " + std::string(noun) + (count == 1 ? "" : "s");
+}
+
 void Table::add(std::vector<std::string> row) {
   SY_CHECK(row.size() == columns_.size(), "a row has as many cells as the table has columns");
   rows_.push_back(std::move(row));
@@ -152,15 +160,20 @@ std::string Table::render(const Terminal& on) const {
   for (const auto& row : rows_) {
     for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], width_of(row[i]));
   }
-  if (on.out) {
+  if (on.out && on.columns_known) {
     std::size_t total = kGap * (widths.size() - 1);
     for (std::size_t width : widths) total += width;
-    while (total > on.columns) {
-      auto widest = std::max_element(widths.begin(), widths.end());
-      if (*widest <= kColumnsMin) break;
-      const std::size_t cut = std::min(total - on.columns, *widest - kColumnsMin);
-      *widest -= cut;
-      total -= cut;
+    for (const bool first : {true, false}) {
+      while (total > on.columns) {
+        std::size_t* widest = nullptr;
+        for (std::size_t i = 0; i < widths.size(); ++i) {
+          if (first && !columns_[i].first_to_cut) continue;
+          if (widest == nullptr || widths[i] > *widest) widest = &widths[i];
+        }
+        if (widest == nullptr || *widest <= kColumnsMin) break;
+        --*widest;
+        --total;
+      }
     }
   }
   std::string out;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -42,6 +43,7 @@ struct Terminal {
   bool colour_out = false;  ///< NO_COLOR and TERM=dumb respected
   bool colour_err = false;
   std::size_t columns = 80;
+  bool columns_known = false;  ///< of stdout, or by COLUMNS
 };
 const Terminal& terminal();
 
@@ -54,12 +56,17 @@ std::size_t width_of(std::string_view text);
 /// At most `columns` columns; a cut is shown by `…`.
 std::string shortened(std::string_view text, std::size_t columns);
 
-/// A table with a heading. On a terminal the widest column gives way; elsewhere nothing is cut.
+/// "1 file", "2 files".
+std::string counted(std::uint64_t count, std::string_view noun);
+
+/// A table with a heading. Where it is wider than the terminal, the widest column gives way, those that hold what
+/// nobody copies before the others. Elsewhere, and on a terminal that does not know its width, nothing is cut.
 class Table {
  public:
   struct Column {
     std::string heading;
     bool right = false;
+    bool first_to_cut = false;
   };
   explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
   void add(std::vector<std::string> row);

@@ -11,6 +11,7 @@ namespace {
 
 Terminal wide(std::size_t columns) {
   Terminal on;
+  on.columns_known = true;
   on.out = true;
   on.columns = columns;
   return on;
@@ -28,6 +29,22 @@ TEST(Table, TheWidestColumnGivesWayOnATerminalOnly) {
   table.add({std::string(50, 'r'), "READY"});
   EXPECT_EQ(table.render(wide(30)), "REF                      STATE\n" + std::string(22, 'r') + "…  READY\n");
   EXPECT_NE(table.render(Terminal{}).find(std::string(50, 'r')), std::string::npos);
+  Terminal unknown;
+  unknown.out = true;
+  EXPECT_NE(table.render(unknown).find(std::string(50, 'r')), std::string::npos) << "it does not know its width";
+}
+
+TEST(Table, WhatNobodyCopiesIsCutFirst) {
+  Table table({{"REF"}, {.heading = "HOLDER", .first_to_cut = true}});
+  table.add({std::string(20, 'r'), std::string(15, 'h')});
+  EXPECT_NE(table.render(wide(30)).find(std::string(20, 'r') + "  hhhhhhh…\n"), std::string::npos);
+  EXPECT_NE(table.render(wide(20)).find("rrrrrrrrr…  hhhhhhh…\n"), std::string::npos);
+}
+
+TEST(Counted, OneIsNoPlural) {
+  EXPECT_EQ(counted(1, "file"), "1 file");
+  EXPECT_EQ(counted(0, "file"), "0 files");
+  EXPECT_EQ(counted(2, "object"), "2 objects");
 }
 
 TEST(Shortened, CountsCodePoints) {

@@ -213,8 +213,6 @@ constexpr SettingSpec kTable[] = {
      .help = "the operator's word that every standby of a replicated log understands weight entries"},
 };
 
-std::string quoted(std::string_view text) { return "\"" + printable(text) + "\""; }
-
 std::string lower(std::string_view text) {
   std::string out(text);
   std::transform(out.begin(), out.end(), out.begin(),
@@ -238,7 +236,7 @@ std::string bound(const SettingSpec& spec, std::uint64_t value) {
 
 Result<std::uint64_t> parse_count(std::string_view text) {
   if (text.empty() || text.size() > 19 || text.find_first_not_of("0123456789") != std::string_view::npos) {
-    return Status(Code::kInvalidArgument, quoted(text) + " is not a whole number");
+    return Status(Code::kInvalidArgument, in_quotes(text) + " is not a whole number");
   }
   std::uint64_t number = 0;
   for (char c : text) number = number * 10 + static_cast<std::uint64_t>(c - '0');
@@ -337,7 +335,7 @@ Result<SettingValue> parse_setting(const SettingSpec& spec, std::string_view tex
       return value;
     case kBool: {
       const std::optional<bool> on = parse_boolean(text);
-      if (!on) return refuse(" is " + quoted(text));
+      if (!on) return refuse(" is " + in_quotes(text));
       value.number = *on ? 1 : 0;
       value.text = *on ? "true" : "false";
       return value;
@@ -346,7 +344,7 @@ Result<SettingValue> parse_setting(const SettingSpec& spec, std::string_view tex
       const std::string framed = "|" + std::string(spec.choices) + "|";
       if (text.empty() || text.find('|') != std::string_view::npos ||
           framed.find("|" + std::string(text) + "|") == std::string::npos) {
-        return refuse(" is " + quoted(text));
+        return refuse(" is " + in_quotes(text));
       }
       return value;
     }

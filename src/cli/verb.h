@@ -108,7 +108,4 @@ inline constexpr FlagSpec kAllowDegraded = {
 /// A usage error of a flag: "--range is "x"; wanted ...".
 Status bad_flag(std::string_view flag, std::string_view found, std::string_view wanted, std::string hint = {});
 
-/// The text in double quotes, made printable.
-std::string in_quotes(std::string_view text);
-
 }  // namespace steelyard::cli

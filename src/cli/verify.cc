@@ -1,4 +1,6 @@
 // verify REF
+#include <algorithm>
+
 #include "base/units.h"
 #include "base/utf8.h"
 #include "cli/documents.h"
@@ -77,6 +79,22 @@ std::string describe(const Problem& problem) {
   return line;
 }
 
+/// ", in FILE, FILE": the problems themselves are on stdout.
+std::string files_of(const VerifyReport& report) {
+  constexpr std::size_t kNamedMax = 4;
+  std::vector<std::string> files;
+  for (const Problem& problem : report.problems) {
+    const std::string& where = problem.file.empty() ? problem.object : problem.file;
+    if (!where.empty() && std::ranges::find(files, where) == files.end()) files.push_back(where);
+  }
+  std::string text;
+  for (std::size_t i = 0; i < files.size() && i < kNamedMax; ++i) {
+    text += (i == 0 ? ", in " : ", ") + printable(files[i]);
+  }
+  if (files.size() > kNamedMax) text += " and " + std::to_string(files.size() - kNamedMax) + " more files";
+  return text;
+}
+
 Status run_verify(Invocation& call) {
   SY_ASSIGN_OR_RETURN(const store::Selector selector, call.selector(call.operands().front()));
   SY_ASSIGN_OR_RETURN(const auto store, call.open_store(store::OpenMode::kRead));
@@ -91,8 +109,8 @@ Status run_verify(Invocation& call) {
     for (const Problem& problem : report->problems) call.out().line(describe(problem));
     if (report->problems.empty()) {
       if (!call.quiet()) {
-        call.out().line(ref_of(report->record) + ": " + std::to_string(report->checked_files) + " files, " +
-                        std::to_string(report->checked_objects) + " objects, " + format_size(report->checked_bytes));
+        call.out().line(ref_of(report->record) + ": " + counted(report->checked_files, "file") + ", " +
+                        counted(report->checked_objects, "object") + ", " + format_size(report->checked_bytes));
       }
       call.out().line("ok");
     }
@@ -101,7 +119,7 @@ Status run_verify(Invocation& call) {
   const std::size_t count = report->problems.size();
   return {Code::kCorrupt,
           ref_of(report->record) + " is damaged: " + std::to_string(count) + (count == 1 ? " problem" : " problems") +
-              " found, the first: " + describe(report->problems.front()),
+              " found" + files_of(*report),
           "import its source again, as another revision; intact files can still be read with --allow-degraded"};
 }
 

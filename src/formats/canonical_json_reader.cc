@@ -9,13 +9,6 @@ namespace {
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-std::string quoted(std::string_view text) {
-  constexpr std::size_t kShownBytes = 60;
-  std::string out = "\"" + printable(text.substr(0, kShownBytes)) + "\"";
-  if (text.size() > kShownBytes) out += "…";
-  return out;
-}
-
 }  // namespace
 
 std::string CanonicalJsonReader::path() const {
@@ -28,7 +21,7 @@ std::string CanonicalJsonReader::path() const {
         out += level.current;
         break;
       case Kind::kMap:
-        if (!level.first) out += "[" + quoted(level.map_key) + "]";
+        if (!level.first) out += "[" + in_quotes(level.map_key) + "]";
         break;
       case Kind::kArray:
         if (level.index > 0) out += "[" + std::to_string(level.index - 1) + "]";
@@ -57,7 +50,7 @@ std::string CanonicalJsonReader::describe() const {
   for (const std::string_view word : {"true", "false", "null", "NaN", "Infinity"}) {
     if (text_.substr(at_, word.size()) == word) return std::string(word);
   }
-  return "byte " + quoted(text_.substr(at_, 1));
+  return "byte " + in_quotes(text_.substr(at_, 1));
 }
 
 bool CanonicalJsonReader::wrong_value(std::string_view wanted) {
@@ -138,11 +131,11 @@ bool CanonicalJsonReader::wrong_key(std::string_view wanted) {
   const auto field = std::ranges::find(level.fields, name);
   if (field == level.fields.end()) {
     level.current = {};
-    return refuse("the field " + quoted(name) + " is unknown; wanted only the fields of the format");
+    return refuse("the field " + in_quotes(name) + " is unknown; wanted only the fields of the format");
   }
   const auto position = static_cast<std::size_t>(field - level.fields.begin());
   if (position >= level.next_field && !wanted.empty()) {
-    return refuse("the field is missing: " + quoted(name) + " stands in its place");
+    return refuse("the field is missing: " + in_quotes(name) + " stands in its place");
   }
   level.current = *field;
   if ((level.seen >> position & 1U) != 0) return refuse("the field stands there twice");
@@ -172,7 +165,7 @@ bool CanonicalJsonReader::next_entry(std::string& name) {
   if (!scan_string(text)) return false;
   if (!level.first && text <= level.map_key) {
     return refuse(text == level.map_key ? "the name stands there twice"
-                                        : quoted(text) + " follows it; names are sorted");
+                                        : in_quotes(text) + " follows it; names are sorted");
   }
   level.first = false;
   level.map_key = text;
@@ -228,14 +221,14 @@ bool CanonicalJsonReader::scan_string(std::string_view& out) {
     out = scratch_;
   }
   ++at_;
-  if (high_bits >= 0x80 && !is_valid_utf8(out)) return refuse("found " + quoted(out) + "; wanted valid UTF-8");
+  if (high_bits >= 0x80 && !is_valid_utf8(out)) return refuse("found " + in_quotes(out) + "; wanted valid UTF-8");
   return true;
 }
 
 /// At the backslash; ends at the escape's last byte.
 bool CanonicalJsonReader::scan_escape() {
   const auto bad = [&] {
-    return refuse("found the escape " + quoted(text_.substr(at_, text_.substr(at_, 2) == "\\u" ? 6 : 2)) +
+    return refuse("found the escape " + in_quotes(text_.substr(at_, text_.substr(at_, 2) == "\\u" ? 6 : 2)) +
                   "; wanted one of \\b \\f \\n \\r \\t \\\" \\\\, or \\u00xx for another control character");
   };
   const char c = at_ + 1 < text_.size() ? text_[at_ + 1] : '\0';
@@ -275,12 +268,12 @@ bool CanonicalJsonReader::scan_number(bool& negative, std::uint64_t& magnitude) 
   }
   const std::string_view number = text_.substr(begin, at_ - begin);
   if (at_ < text_.size() && (text_[at_] == '.' || text_[at_] == 'e' || text_[at_] == 'E')) {
-    return refuse("found a number with " + quoted(text_.substr(at_, 1)) + "; wanted an integer");
+    return refuse("found a number with " + in_quotes(text_.substr(at_, 1)) + "; wanted an integer");
   }
   if (text_[digits] == '0' && (at_ - digits > 1 || negative)) {
-    return refuse("found " + quoted(number) + "; wanted an integer without leading zeros");
+    return refuse("found " + in_quotes(number) + "; wanted an integer without leading zeros");
   }
-  if (!fits) return refuse("found " + quoted(number) + "; wanted an integer of 64 bits");
+  if (!fits) return refuse("found " + in_quotes(number) + "; wanted an integer of 64 bits");
   return true;
 }
 

@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "base/checked.h"
+#include "base/units.h"
 #include "base/utf8.h"
 #include "formats/checkpoint_component.h"
 #include "formats/name_index.h"
@@ -105,6 +106,7 @@ class Planner {
     };
     if (std::ranges::none_of(chosen_, in_root_set)) return;
     std::map<std::string, SkippedFile> folders;
+    std::vector<SkippedFile> state;
     std::vector<SourceFile> kept;
     for (SourceFile& file : chosen_) {
       const std::string top = file.path.substr(0, file.path.find('/'));
@@ -112,17 +114,45 @@ class Planner {
         SkippedFile& folder = folders[top];
         folder.path = top;
         folder.bytes += file.bytes;
-        folder.reason = "another form of the safetensors weights in the root; --include '*' takes everything";
+        folder.reason = fmt::format("another form of the safetensors weights in the root; {}", kTakesEverything);
       } else if (is_weight_file(file.path) && !is_safetensors_file(file.path)) {
-        plan_.skipped.push_back(
-            {file.path, file.bytes,
-             "not safetensors, and the root has safetensors files; --include '*' takes everything"});
+        plan_.skipped.push_back({file.path, file.bytes, why_not_safetensors(file.path)});
+        if (is_training_state(file.path)) state.push_back(plan_.skipped.back());
       } else {
         kept.push_back(std::move(file));
       }
     }
     chosen_ = std::move(kept);
     for (auto& [top, folder] : folders) plan_.skipped.push_back(std::move(folder));
+    if (!state.empty()) warn_of_skipped_state(state);
+  }
+
+  /// The root alone decides that files of other formats are dead load; where that is least certain, the reason says so.
+  std::string why_not_safetensors(const std::string& path) const {
+    if (is_training_state(path)) {
+      return fmt::format("by its name the state of a training run, not safetensors; {}", kTakesEverything);
+    }
+    const std::string_view folder = folder_of(path);
+    const bool has_own = std::ranges::any_of(listing_, [&](const SourceFile& file) {
+      return is_safetensors_file(file.path) && folder_of(file.path) == folder;
+    });
+    return fmt::format("not safetensors, and the root has safetensors files{}; {}",
+                       has_own ? std::string() : fmt::format(" (the folder {} itself has none)", printable(folder)),
+                       kTakesEverything);
+  }
+
+  /// Weights in another format are the same weights; this is kept nowhere else.
+  void warn_of_skipped_state(const std::vector<SkippedFile>& state) {
+    constexpr std::size_t kNamedMax = 3;
+    std::string names;
+    std::uint64_t bytes = 0;
+    for (std::size_t i = 0; i < state.size(); ++i) {
+      if (i < kNamedMax) names.append(i == 0 ? "" : ", ").append(printable(state[i].path));
+      bytes = checked_add(bytes, state[i].bytes).value_or(UINT64_MAX);
+    }
+    if (state.size() > kNamedMax) names.append(fmt::format(" and {} more", state.size() - kNamedMax));
+    plan_.warnings.push_back(fmt::format("the state of a training run beside the weights is not taken: {} ({}); {}",
+                                         names, format_size(bytes), kTakesEverything));
   }
 
   bool is_index(const SourceFile& file) const { return !options_.ignore_index && is_safetensors_index(file.path); }
@@ -323,9 +353,9 @@ class Planner {
     const auto is_weight = [](const PlannedFile& file) { return file.kind == FileKind::kWeight; };
     if (options_.allow_empty || std::ranges::any_of(plan_.files, is_weight)) return {};
     return {Code::kInvalidArgument,
-            fmt::format("there is no weight file among the {} files to import; wanted .safetensors, .bin, .pt, .pth, "
+            fmt::format("there is no weight file among the {} file{} to import; wanted .safetensors, .bin, .pt, .pth, "
                         ".ckpt, .gguf, .onnx, .h5 or .msgpack",
-                        plan_.files.size()),
+                        plan_.files.size(), plan_.files.size() == 1 ? "" : "s"),
             "name another source, or pass --allow-empty to import metadata alone"};
   }
 

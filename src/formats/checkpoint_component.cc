@@ -52,7 +52,9 @@ class JoinedNames {
 class Settler {
  public:
   Settler(Component& component, bool keep_doubles, const std::function<AbsentShard(const std::string&)>& absent)
-      : component_(component), keep_doubles_(keep_doubles), absent_(absent) {}
+      : component_(component), keep_doubles_(keep_doubles), absent_(absent) {
+    for (ComponentFile& file : component_.files) by_base_.emplace(base_of(file.path), &file);
+  }
 
   Status settle() {
     set_variants_aside(component_);
@@ -73,10 +75,8 @@ class Settler {
 
  private:
   ComponentFile* find_file(std::string_view base) {
-    for (ComponentFile& file : component_.files) {
-      if (base_of(file.path) == base) return &file;
-    }
-    return nullptr;
+    const auto found = by_base_.find(base);
+    return found == by_base_.end() ? nullptr : found->second;
   }
 
   std::string path_of(const std::string& base) const {
@@ -131,12 +131,11 @@ class Settler {
 
   void drop_index(const CheckpointIndex& index, const CheckpointIndex& rival) {
     component_.warnings.push_back(fmt::format(
-        "{} and {} name the same tensors in different shards; {} is chosen (--exclude {} chooses the other)",
-        printable(rival.path()), printable(index.path()), printable(rival.path()), printable(rival.path())));
+        "{} and {} name the same tensors in different shards; {} is chosen ({} chooses the other)",
+        printable(rival.path()), printable(index.path()), printable(rival.path()), exclude_flag(rival.path())));
     if (keep_doubles_) return;
     component_.skipped_indexes.push_back(
-        {index.path(), 0,
-         fmt::format("a second index of the tensors of {}; --include '{}' takes it", rival.path(), index.path())});
+        {index.path(), 0, fmt::format("a second index of the tensors of {}; {}", rival.path(), kTakesEverything)});
   }
 
   Status check_presence(const CheckpointIndex& index) {
@@ -264,7 +263,7 @@ class Settler {
     file.has_tensors = false;
     file.dropped = !keep_doubles_;
     if (file.dropped) {
-      file.why_dropped = fmt::format("{}; --include '{}' takes it", what, file.path);
+      file.why_dropped = fmt::format("{}; {}", what, kTakesEverything);
     }
     component_.warnings.push_back(fmt::format("{}: {}; {}", printable(file.path), what,
                                               file.dropped ? "skipped" : "kept as a weight file without tensors"));
@@ -331,12 +330,13 @@ class Settler {
     return {Code::kCorrupt,
             fmt::format("tensor {} is in two files of {}: {} and {}", printable(tensor), component_.shown(),
                         printable(first->path), printable(second->path)),
-            fmt::format("leave one of them out: --exclude '{}'", printable(second->path))};
+            fmt::format("leave one of them out: {}", exclude_flag(second->path))};
   }
 
   Component& component_;
   bool keep_doubles_;
   const std::function<AbsentShard(const std::string&)>& absent_;
+  std::map<std::string_view, ComponentFile*> by_base_;
   std::vector<CheckpointIndex*> chosen_;
 };
 

@@ -91,6 +91,16 @@ bool is_weight_file(std::string_view path) {
 
 bool is_safetensors_file(std::string_view path) { return has_suffix(path, ".safetensors"); }
 
+bool is_training_state(std::string_view path) {
+  static constexpr std::array<std::string_view, 6> kBeginnings = {"optimizer", "scheduler",     "scaler",
+                                                                  "rng_state", "random_states", "training_args"};
+  // As DeepSpeed writes them: with a stage of sharding the model's part of the state is no whole weight either.
+  static constexpr std::array<std::string_view, 2> kParts = {"optim_states", "zero_pp_rank_"};
+  const std::string_view base = base_of(path);
+  return std::ranges::any_of(kBeginnings, [&](std::string_view name) { return base.starts_with(name); }) ||
+         std::ranges::any_of(kParts, [&](std::string_view name) { return base.find(name) != std::string_view::npos; });
+}
+
 bool is_safetensors_index(std::string_view path) { return parse_index_name(base_of(path)).has_value(); }
 
 bool is_never_imported(std::string_view path) {
@@ -165,6 +175,20 @@ bool glob_match(std::string_view pattern, std::string_view path) {
     star_end += character_bytes(path, star_end);
     t = star_end;
   }
+}
+
+std::string exclude_flag(std::string_view path) {
+  std::string pattern;
+  for (const char c : path) {
+    if (c == '*' || c == '?' || c == '[') {
+      pattern.append(1, '[').append(1, c).append(1, ']');
+    } else if (c == '\'') {
+      pattern.append("'\\''");  // the shell's quotes end, and begin again
+    } else {
+      pattern.append(1, c);
+    }
+  }
+  return fmt::format("--exclude '{}'", printable(pattern));
 }
 
 std::optional<ShardName> parse_shard_name(std::string_view base) {

@@ -13,6 +13,8 @@ namespace steelyard::formats {
 /// By suffix: .safetensors .bin .pt .pth .ckpt .gguf .onnx .h5 .msgpack.
 bool is_weight_file(std::string_view path);
 bool is_safetensors_file(std::string_view path);
+/// By name, the state of a training run (optimizer, scheduler, random numbers, arguments) and no form of the weights.
+bool is_training_state(std::string_view path);
 /// `*.safetensors.index.json`, and `*.safetensors.index.fp16.json` for a variant.
 bool is_safetensors_index(std::string_view path);
 /// `.git` and `.cache/huggingface`, at any depth, and everything below them.
@@ -29,6 +31,11 @@ std::string_view path_fault(std::string_view path);
 /// Shell pattern over a whole relative path: `*` and `?` match `/` too, `[a-z]` and `[!a-z]` one character; a pattern
 /// that ends in `/` stands for all below that folder.
 bool glob_match(std::string_view pattern, std::string_view path);
+
+/// The flag that leaves out this file and no other, as it is typed in a shell: `--exclude 'model[[]1].bin'`.
+std::string exclude_flag(std::string_view path);
+/// For the reason of a skipped file. An --include of that file alone would leave out all others.
+inline constexpr std::string_view kTakesEverything = "--include '*' takes everything";
 
 /// `model-00002-of-00003.safetensors`, `model-00002-of-00003.fp16.safetensors`.
 struct ShardName {

@@ -23,6 +23,24 @@ TEST(CheckpointFiles, WeightsBySuffix) {
   }
 }
 
+TEST(CheckpointFiles, TrainingState) {
+  for (const char* path : {"optimizer.pt", "x/rng_state_3.pth", "scheduler.bin", "scaler.pt", "training_args.bin",
+                           "random_states_0.pkl", "global_step5/bf16_zero_pp_rank_0_mp_rank_00_optim_states.pt"}) {
+    EXPECT_TRUE(is_training_state(path)) << path;
+  }
+  for (const char* path : {"pytorch_model.bin", "model.safetensors", "optimizer/model.bin", "onnx/model.onnx"}) {
+    EXPECT_FALSE(is_training_state(path)) << path;
+  }
+}
+
+TEST(CheckpointFiles, TheFlagThatLeavesOutOneFile) {
+  EXPECT_EQ(exclude_flag("a b.bin"), "--exclude 'a b.bin'");
+  EXPECT_EQ(exclude_flag("it's.bin"), "--exclude 'it'\\''s.bin'");
+  EXPECT_EQ(exclude_flag("model[1]*?.bin"), "--exclude 'model[[]1][*][?].bin'");
+  EXPECT_TRUE(glob_match("model[[]1][*][?].bin", "model[1]*?.bin"));
+  EXPECT_FALSE(glob_match("model[[]1][*][?].bin", "model1xy.bin"));
+}
+
 TEST(CheckpointFiles, NeverImported) {
   for (const char* path : {".git", ".git/config", "sub/.git/HEAD", ".cache/huggingface/x", "sub/.cache/huggingface"}) {
     EXPECT_TRUE(is_never_imported(path)) << path;

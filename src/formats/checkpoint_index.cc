@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <unordered_map>
 
 #include "base/utf8.h"
 #include "formats/checkpoint_files.h"
@@ -61,7 +60,6 @@ Status CheckpointIndex::read_weight_map(JsonCursor& cursor) {
   if (cursor.peek() != '{') return bad(fmt::format("weight_map begins with {}; wanted an object", cursor.found()));
   if (const Status open = cursor.expect('{'); !open.ok()) return bad(open.message());
   if (cursor.take('}')) return {};
-  std::unordered_map<std::string, std::uint32_t> numbers;
   std::string name_scratch;
   std::string shard_scratch;
   while (true) {
@@ -87,7 +85,8 @@ Status CheckpointIndex::read_weight_map(JsonCursor& cursor) {
     if (as_before) {
       shard_of_.push_back(shard_of_.back());
     } else {
-      const auto [found, added] = numbers.try_emplace(std::string(*shard), static_cast<std::uint32_t>(shards_.size()));
+      const auto number = static_cast<std::uint32_t>(shards_.size());
+      const auto [found, added] = shard_numbers_.try_emplace(std::string(*shard), number);
       if (added) shards_.emplace_back(*shard);
       shard_of_.push_back(found->second);
     }
@@ -98,9 +97,9 @@ Status CheckpointIndex::read_weight_map(JsonCursor& cursor) {
 }
 
 std::optional<std::uint32_t> CheckpointIndex::find_shard(std::string_view base) const {
-  const auto found = std::ranges::find(shards_, base);
-  if (found == shards_.end()) return std::nullopt;
-  return static_cast<std::uint32_t>(found - shards_.begin());
+  const auto found = shard_numbers_.find(base);
+  if (found == shard_numbers_.end()) return std::nullopt;
+  return found->second;
 }
 
 std::optional<std::size_t> CheckpointIndex::find(std::string_view tensor) const {

@@ -4,6 +4,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -42,7 +44,8 @@ class CheckpointIndex {
   StringColumn names_;
   std::vector<std::uint32_t> shard_of_;
   std::vector<std::string> shards_;
-  std::vector<std::size_t> tensors_in_;  ///< by shard
+  std::map<std::string, std::uint32_t, std::less<>> shard_numbers_;  // ordered: no choice of names makes it slow
+  std::vector<std::size_t> tensors_in_;                              ///< by shard
   NameIndex by_name_;
 };
 

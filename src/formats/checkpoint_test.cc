@@ -254,7 +254,7 @@ TEST_F(Checkpoint, ConsolidatedDoubleBesideAnIndexIsSkipped) {
   EXPECT_THAT(tensors(plan), ElementsAre("a", "b", "c"));
   ASSERT_THAT(skipped(plan), ElementsAre("consolidated.safetensors"));
   EXPECT_EQ(plan.skipped[0].bytes, files_["consolidated.safetensors"].size());
-  EXPECT_THAT(plan.skipped[0].reason, HasSubstr("--include 'consolidated.safetensors'"));
+  EXPECT_THAT(plan.skipped[0].reason, HasSubstr("--include '*' takes everything"));
   EXPECT_THAT(plan.warnings, ElementsAre(HasSubstr("consolidated.safetensors: it holds tensors that "
                                                    "model.safetensors.index.json takes from")));
 }
@@ -450,6 +450,43 @@ TEST_F(Checkpoint, OtherFormatsAreSkippedBesideACompleteSet) {
   EXPECT_THAT(plan.skipped[2].reason, HasSubstr("--include '*'"));
   EXPECT_EQ(plan.skipped[3].bytes, 10U);
   EXPECT_THAT(plan.skipped[3].reason, HasSubstr("--include '*'"));
+  EXPECT_THAT(plan.skipped[1].reason, HasSubstr("the folder onnx itself has none"));
+  EXPECT_THAT(plan.skipped[3].reason, Not(HasSubstr("itself has none")));
+  EXPECT_THAT(plan.warnings, IsEmpty());
+}
+
+TEST_F(Checkpoint, SkippedTrainingStateIsNamedInOneWarning) {
+  put_shard("model.safetensors", {"a"});
+  put("optimizer.pt", std::string(1000, 'x'));
+  put("rng_state_0.pth", std::string(10, 'x'));
+  put("global_step5/bf16_zero_pp_rank_0_mp_rank_00_optim_states.pt", std::string(13, 'x'));
+  put("global_step5/zero_pp_rank_0_mp_rank_00_model_states.pt", "x");
+  put("trainer_state.json", "{}");
+  const CheckpointPlan plan = good_plan();
+  EXPECT_THAT(paths(plan), ElementsAre("model.safetensors", "trainer_state.json"));
+  ASSERT_EQ(plan.skipped.size(), 4U);
+  for (const SkippedFile& file : plan.skipped) EXPECT_THAT(file.reason, HasSubstr("state of a training run"));
+  EXPECT_THAT(plan.warnings, ElementsAre(HasSubstr("optimizer.pt and 1 more (1KiB); --include '*' takes everything")));
+  options_.include = {"*"};
+  EXPECT_THAT(skipped(good_plan()), IsEmpty());
+  EXPECT_THAT(good_plan().warnings, IsEmpty());
+}
+
+/// What the reason of a skipped double promises.
+TEST_F(Checkpoint, IncludingEverythingTakesDoublesToo) {
+  put_three_shards();
+  put_shard("consolidated-1.safetensors", {"a", "b", "c"});
+  put_index(
+      "consolidated.safetensors.index.json",
+      {{"a", "consolidated-1.safetensors"}, {"b", "consolidated-1.safetensors"}, {"c", "consolidated-1.safetensors"}});
+  for (const SkippedFile& file : good_plan().skipped) {
+    EXPECT_THAT(file.reason, HasSubstr("--include '*' takes everything")) << file.path;
+  }
+  options_.include = {"*"};
+  const CheckpointPlan plan = good_plan();
+  EXPECT_THAT(skipped(plan), IsEmpty());
+  EXPECT_EQ(plan.files.size(), files_.size());
+  EXPECT_THAT(tensors(plan), ElementsAre("a", "b", "c"));
 }
 
 TEST_F(Checkpoint, OtherFormatsAreTakenWithoutASafetensorsSetInTheRoot) {

@@ -36,14 +36,6 @@ std::size_t encoded_bytes(std::string_view text) {
   return text.size() + 2 * static_cast<std::size_t>(std::ranges::count_if(text, [](char c) { return !kept(c); }));
 }
 
-/// A name as messages show it: short enough to read.
-std::string shown(std::string_view text) {
-  constexpr std::size_t kShownBytes = 80;
-  std::string out = "\"" + printable(text.substr(0, kShownBytes)) + "\"";
-  if (text.size() > kShownBytes) out += "… (" + std::to_string(text.size()) + " bytes)";
-  return out;
-}
-
 Status refuse(std::string_view field, const std::string& found, std::string_view wanted) {
   return Status(Code::kInvalidArgument, std::string(field) + " " + found + "; wanted: " + std::string(wanted));
 }
@@ -58,8 +50,8 @@ Status validate_tenant(std::string_view tenant) {
   if (tenant.size() > limits::kTenantBytesMax) {
     return refuse(kField, "has " + std::to_string(tenant.size()) + " bytes", kTenantRule);
   }
-  if (!is_valid_utf8(tenant)) return refuse(kField, shown(tenant) + " is not valid UTF-8", kTenantRule);
-  if (tenant.front() == '_') return refuse(kField, shown(tenant) + " begins with \"_\"", kTenantRule);
+  if (!is_valid_utf8(tenant)) return refuse(kField, in_quotes(tenant) + " is not valid UTF-8", kTenantRule);
+  if (tenant.front() == '_') return refuse(kField, in_quotes(tenant) + " begins with \"_\"", kTenantRule);
   return {};
 }
 
@@ -87,9 +79,9 @@ Status validate_name(std::string_view field, std::string_view text) {
   if (text.size() > limits::kIdentityPartBytesMax) {
     return refuse(field, "has " + std::to_string(text.size()) + " bytes", kNameRule);
   }
-  if (!is_valid_utf8(text)) return refuse(field, shown(text) + " is not valid UTF-8", kNameRule);
-  if (has_control_character(text)) return refuse(field, shown(text) + " holds a control character", kNameRule);
-  if (text == "." || text == "..") return refuse(field, "is " + shown(text), kNameRule);
+  if (!is_valid_utf8(text)) return refuse(field, in_quotes(text) + " is not valid UTF-8", kNameRule);
+  if (has_control_character(text)) return refuse(field, in_quotes(text) + " holds a control character", kNameRule);
+  if (text == "." || text == "..") return refuse(field, "is " + in_quotes(text), kNameRule);
   return {};
 }
 
@@ -140,7 +132,7 @@ std::string percent_encode(std::string_view text) {
 Result<std::string> percent_decode(std::string_view encoded) {
   const auto bad = [&](std::size_t at, std::string_view what) {
     return Status(Code::kInvalidArgument,
-                  "encoded name " + shown(encoded) + " at byte " + std::to_string(at) + ": " + std::string(what));
+                  "encoded name " + in_quotes(encoded) + " at byte " + std::to_string(at) + ": " + std::string(what));
   };
   std::string out;
   for (std::size_t i = 0; i < encoded.size(); ++i) {

@@ -19,11 +19,6 @@ std::string element(std::string_view list, std::size_t index) {
   return std::string(list) + "[" + std::to_string(index) + "]";
 }
 
-std::string quoted(std::string_view text) {
-  constexpr std::size_t kShownBytes = 100;
-  return "\"" + printable(text.substr(0, kShownBytes)) + (text.size() > kShownBytes ? "…\"" : "\"");
-}
-
 Problem differs(const std::string& path, std::uint64_t found, std::uint64_t wanted, std::string_view why) {
   if (found == wanted) return {};
   return path + ": found " + std::to_string(found) + "; wanted " + std::to_string(wanted) + ", " + std::string(why);
@@ -31,7 +26,7 @@ Problem differs(const std::string& path, std::uint64_t found, std::uint64_t want
 
 Problem bad_utf8(std::string_view path, std::string_view text) {
   if (is_valid_utf8(text)) return {};
-  return std::string(path) + ": found " + quoted(text) + "; wanted valid UTF-8";
+  return std::string(path) + ": found " + in_quotes(text) + "; wanted valid UTF-8";
 }
 
 class Validator {
@@ -71,7 +66,7 @@ class Validator {
              std::to_string(limits::kSourceFactsMax);
     }
     for (std::size_t i = 0; i < facts.size(); ++i) {
-      const std::string path = "source[" + quoted(facts[i].first) + "]";
+      const std::string path = "source[" + in_quotes(facts[i].first) + "]";
       if (i > 0 && facts[i - 1].first >= facts[i].first) return path + ": wanted names sorted and without repetition";
       if (Problem problem = bad_utf8(path, facts[i].first)) return problem;
       if (Problem problem = bad_utf8(path, facts[i].second)) return problem;
@@ -143,11 +138,11 @@ class Validator {
       const FileEntry& file = manifest_.files[i];
       const std::string path = element("files", i);
       if (const std::string_view fault = path_fault(file.path); !fault.empty()) {
-        return path + ".path: " + quoted(file.path) + " " + std::string(fault) +
+        return path + ".path: " + in_quotes(file.path) + " " + std::string(fault) +
                "; wanted a relative path whose parts are names";
       }
       if (i > 0 && manifest_.files[i - 1].path >= file.path) {
-        return path + ".path: " + quoted(file.path) + " follows " + quoted(manifest_.files[i - 1].path) +
+        return path + ".path: " + in_quotes(file.path) + " follows " + in_quotes(manifest_.files[i - 1].path) +
                "; wanted paths sorted and without repetition";
       }
       if (Problem problem = folder_is_file(i)) return problem;
@@ -175,8 +170,8 @@ class Validator {
       const auto found = std::ranges::lower_bound(before, folder, {},
                                                   [](const FileEntry& file) { return std::string_view(file.path); });
       if (found != before.end() && found->path == folder) {
-        return element("files", index) + ".path: " + quoted(path) + " lies in a folder of the name of the file " +
-               quoted(folder);
+        return element("files", index) + ".path: " + in_quotes(path) + " lies in a folder of the name of the file " +
+               in_quotes(folder);
       }
     }
     return {};
@@ -191,9 +186,9 @@ class Validator {
     if (!last_bits_) return {};
     const auto bits = checked_mul<std::uint64_t>(static_cast<std::uint64_t>(elements), *last_bits_);
     if (!bits) return ": its size in bits does not fit 64 bits";
-    if (*bits % 8 != 0) return ": " + std::to_string(*bits) + " bits of " + quoted(dtype) + " are no whole bytes";
+    if (*bits % 8 != 0) return ": " + std::to_string(*bits) + " bits of " + in_quotes(dtype) + " are no whole bytes";
     if (bytes == *bits / 8) return {};
-    return differs(".bytes", bytes, *bits / 8, "the size of its shape in " + quoted(dtype));
+    return differs(".bytes", bytes, *bits / 8, "the size of its shape in " + in_quotes(dtype));
   }
 
   Problem tensors() {
@@ -205,8 +200,8 @@ class Validator {
     for (std::size_t i = 0; i < table.size(); ++i) {
       const TensorRow row = table.row(i);
       if (i > 0 && table.tensor_id(i - 1) >= row.tensor_id) {
-        return element("tensors", i) + ".tensor_id: " + quoted(row.tensor_id) + " follows " +
-               quoted(table.tensor_id(i - 1)) + "; wanted ids sorted and without repetition";
+        return element("tensors", i) + ".tensor_id: " + in_quotes(row.tensor_id) + " follows " +
+               in_quotes(table.tensor_id(i - 1)) + "; wanted ids sorted and without repetition";
       }
       if (Problem problem = tensor(row)) return element("tensors", i) + *problem;
     }
@@ -225,7 +220,7 @@ class Validator {
       if (row.aliases[k].empty()) return path + ": is empty";
       if (Problem problem = bad_utf8(path, row.aliases[k])) return problem;
       if (k > 0 && row.aliases[k - 1] >= row.aliases[k]) {
-        return path + ": " + quoted(row.aliases[k]) + "; wanted aliases sorted and without repetition";
+        return path + ": " + in_quotes(row.aliases[k]) + "; wanted aliases sorted and without repetition";
       }
     }
     for (std::size_t k = 0; k < row.shape.size(); ++k) {
@@ -263,13 +258,13 @@ class Validator {
     const std::string& id = manifest_.fragments[first].tensor_id;
     const std::string first_path = element("fragments", first);
     if (first > 0 && manifest_.fragments[first - 1].tensor_id >= id) {
-      return first_path + ".tensor_id: " + quoted(id) + " follows " + quoted(manifest_.fragments[first - 1].tensor_id) +
-             "; wanted fragments sorted by tensor";
+      return first_path + ".tensor_id: " + in_quotes(id) + " follows " +
+             in_quotes(manifest_.fragments[first - 1].tensor_id) + "; wanted fragments sorted by tensor";
     }
     const auto found = manifest_.tensors.find(id);
-    if (!found) return first_path + ".tensor_id: no tensor is named " + quoted(id);
+    if (!found) return first_path + ".tensor_id: no tensor is named " + in_quotes(id);
     const TensorRow row = manifest_.tensors.row(*found);
-    if (row.place) return first_path + ".tensor_id: the tensor " + quoted(id) + " is stored whole";
+    if (row.place) return first_path + ".tensor_id: the tensor " + in_quotes(id) + " is stored whole";
     cut[*found] = true;
     const std::span<const FragmentEntry> group(manifest_.fragments.data() + first, last - first);
     for (std::size_t k = 0; k < group.size(); ++k) {
@@ -284,7 +279,7 @@ class Validator {
     for (const FragmentEntry& entry : group) boxes.push_back({entry.global_offset, entry.local_shape});
     if (const auto pair = geometry::find_overlap(boxes)) {
       return element("fragments", first + pair->second) + ": overlaps " + element("fragments", first + pair->first) +
-             " of the tensor " + quoted(id);
+             " of the tensor " + in_quotes(id);
     }
     return {};
   }

@@ -5,11 +5,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -59,7 +59,7 @@ class StringPool {
 
  private:
   StringColumn strings_;
-  std::unordered_map<std::string, std::uint32_t> numbers_;
+  std::map<std::string, std::uint32_t> numbers_;  // ordered: no choice of texts makes it slow
   std::uint32_t last_ = 0;
 };
 

@@ -113,7 +113,8 @@ Status continue_import(Turn& turn, const BeginWeightImport& command, const Revis
   }
   const bool gone = writer && command.current_writer_gone && writer->process == command.gone_process;
   if (writer && !gone) {
-    SY_RETURN_IF_ERROR(check_writer_not_live(turn, *writer, "wait for it, or repeat with a waiting time"));
+    SY_RETURN_IF_ERROR(check_writer_not_live(
+        turn, *writer, "wait for it: the same import with --wait 30s does, or as long as you say"));
   }
   if (record.import_attempt == std::numeric_limits<std::uint32_t>::max()) {
     return {Code::kGenerationExhausted, formats::format_ref(record.identity) + " has had the last attempt there can be",

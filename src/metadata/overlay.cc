@@ -11,13 +11,13 @@ Status Overlay::add(const Entry& entry) {
   return {};
 }
 
-Result<std::optional<std::string>> Overlay::get(std::string_view key) const {
+Result<std::optional<std::string>> LayeredView::get(std::string_view key) const {
   const auto found = changes_.find(key);
   if (found != changes_.end()) return found->second;
   return base_.get(key);
 }
 
-Status Overlay::scan(std::string_view from, std::string_view to, bool descending, const Visitor& visit) const {
+Status LayeredView::scan(std::string_view from, std::string_view to, bool descending, const Visitor& visit) const {
   if (!to.empty() && from >= to) return {};
   using Change = std::pair<std::string_view, const std::optional<std::string>*>;
   std::vector<Change> changes;

@@ -106,7 +106,7 @@ class History {
 
   void check_section() {
     const std::string section = save_section(bench_.state).value();
-    const Result<std::vector<RowChange>> rows = load_section(section);
+    const Result<std::vector<RowChange>> rows = load_section(section, bench_.state.sequence());
     ASSERT_TRUE(rows.ok()) << rows.status().to_string();
     MemoryState loaded;
     loaded.reset(bench_.state.sequence(), *rows);
@@ -116,8 +116,8 @@ class History {
       std::string bad = section;
       const auto at = static_cast<std::size_t>(pick(static_cast<std::int64_t>(bad.size())));
       bad[at] = static_cast<char>(bad[at] ^ (1 << pick(8)));
-      EXPECT_FALSE(load_section(bad).ok());
-      EXPECT_FALSE(load_section(std::string_view(section).substr(0, at)).ok());
+      EXPECT_FALSE(load_section(bad, bench_.state.sequence()).ok());
+      EXPECT_FALSE(load_section(std::string_view(section).substr(0, at), bench_.state.sequence()).ok());
     }
   }
 

@@ -44,6 +44,7 @@ Result<Prepared> WeightMetadataStore::prepare(const StateView& view, const Comma
 
   Prepared prepared;
   prepared.answer = std::move(turn.answer);
+  prepared.sequence = turn.sequence;
   if (!turn.entries.empty()) turn.entries.back().mono_ms = turn.now.mono_ms;
   prepared.entries.reserve(turn.entries.size());
   for (const DecodedEntry& entry : turn.entries) prepared.entries.push_back(encode_entry(entry));

@@ -13,6 +13,7 @@ namespace steelyard::metadata {
 struct Prepared {
   std::vector<Entry> entries;
   Answer answer;
+  std::uint64_t sequence = 0;  ///< of the append that the entries will be
 };
 
 class WeightMetadataStore {

@@ -377,6 +377,23 @@ TEST(Entries, ReplayRefusesWhatTheRulesWouldNotWrite) {
   EXPECT_EQ(check_entries(bench.state, bench.state.sequence() + 1, {}).code(), Code::kCorrupt);
 }
 
+Result<std::vector<RowChange>> load(const StateView& state) {
+  return load_section(save_section(state).value(), state.sequence());
+}
+
+TEST(Section, ARecordOfALaterAppendIsRefused) {
+  TestBench bench;
+  bench.publish(kIdentity);
+  EXPECT_TRUE(load(bench.state).ok());
+  const std::uint64_t committed = find_revision(bench.state, kIdentity).value()->committed_seq;
+  const std::string section = save_section(bench.state).value();
+  EXPECT_TRUE(load_section(section, committed).ok());
+  const auto refused = load_section(section, committed - 1);
+  EXPECT_EQ(refused.code(), Code::kCorrupt);
+  EXPECT_NE(refused.status().message().find("a record of append " + std::to_string(committed)), std::string::npos)
+      << refused.status().to_string();
+}
+
 TEST(Section, RowsThatContradictEachOtherAreRefused) {
   const Identity importing = identity_of("qwen", 7);
   // Applied without the check that replay makes.
@@ -384,9 +401,9 @@ TEST(Section, RowsThatContradictEachOtherAreRefused) {
     TestBench bench;
     bench.publish(kIdentity);
     bench.must(bench.begin(importing, 'b'));
-    EXPECT_TRUE(load_section(save_section(bench.state).value()).ok());
+    EXPECT_TRUE(load(bench.state).ok());
     EXPECT_TRUE(bench.state.apply(9, {encode_entry({body, bench.now.mono_ms})}).ok());
-    return load_section(save_section(bench.state).value()).status();
+    return load(bench.state).status();
   };
   const auto refused = [&](const EntryBody& body, std::string_view why) {
     const Status status = loaded_with(body);
@@ -419,11 +436,11 @@ TEST(Section, RowsThatContradictEachOtherAreRefused) {
 TEST(Section, AnInstantBeforeItsEpochIsRefused) {
   TestBench bench;
   bench.must(BeginEpoch{});
-  EXPECT_TRUE(load_section(save_section(bench.state).value()).ok());
+  EXPECT_TRUE(load(bench.state).ok());
   // Applied without the check that replay makes.
   const Lineage& lineage = kIdentity.lineage;
   ASSERT_TRUE(bench.state.apply(2, {encode_entry({WatermarkPut{{lineage, 1}}, bench.now.mono_ms - 1})}).ok());
-  EXPECT_EQ(load_section(save_section(bench.state).value()).code(), Code::kCorrupt);
+  EXPECT_EQ(load(bench.state).code(), Code::kCorrupt);
 }
 
 }  // namespace

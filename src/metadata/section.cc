@@ -32,10 +32,20 @@ Result<std::vector<RowChange>> checked_rows(char table, std::string_view bytes, 
   return rows;
 }
 
-Result<std::vector<RowChange>> load_row(char table, std::string_view value) {
+Result<std::vector<RowChange>> load_row(char table, std::string_view value, std::uint64_t sequence) {
   switch (table) {
-    case keys::kRevision:
-      return checked_rows<RevisionPut>(table, value, decode_record(value));
+    case keys::kRevision: {
+      Result<RevisionRecord> record = decode_record(value);
+      if (record.ok()) {
+        // An append that comes later would be given the same number.
+        const std::uint64_t newest = std::max({record->begin_seq, record->committed_seq, record->deleted_seq});
+        if (newest > sequence) {
+          return corrupt("a record of append " + std::to_string(newest) + " in the state at " +
+                         std::to_string(sequence));
+        }
+      }
+      return checked_rows<RevisionPut>(table, value, std::move(record));
+    }
     case keys::kWriter:
       return checked_rows<WriterPut>(table, value, decode_writer(value));
     case keys::kLease:
@@ -169,7 +179,7 @@ Result<std::string> save_section(const StateView& view) {
   return out;
 }
 
-Result<std::vector<RowChange>> load_section(std::string_view section) {
+Result<std::vector<RowChange>> load_section(std::string_view section, std::uint64_t sequence) {
   if (!section.starts_with(kMagic)) return corrupt("it does not begin as one");
   if (section.size() < kMagic.size() + 1 + kSumBytes) return corrupt("it is cut short");
   const std::string_view body = section.substr(0, section.size() - kSumBytes);
@@ -192,7 +202,7 @@ Result<std::vector<RowChange>> load_section(std::string_view section) {
     const char table = rest.front();
     rest.remove_prefix(5);
     if (rest.size() < bytes) return corrupt("a row is cut short");
-    Result<std::vector<RowChange>> derived = load_row(table, rest.substr(0, bytes));
+    Result<std::vector<RowChange>> derived = load_row(table, rest.substr(0, bytes), sequence);
     if (!derived.ok()) return std::move(derived).status().annotate("loading snapshot section", kSnapshotSection);
     rest.remove_prefix(bytes);
     if (derived->front().key <= last_key) return corrupt("its rows are not in order");

@@ -59,7 +59,8 @@ Result<std::string> export_canonical(const StateView& view);
 /// rows, or an error that changes nothing.
 inline constexpr std::string_view kSnapshotSection = "weight_metadata";
 Result<std::string> save_section(const StateView& view);
-/// CORRUPT for a damaged or illegal section, UNAVAILABLE for one of a newer version.
-Result<std::vector<RowChange>> load_section(std::string_view section);
+/// `sequence` is the snapshot's: no record may name a later append. CORRUPT for a damaged or illegal section,
+/// UNAVAILABLE for one of a newer version.
+Result<std::vector<RowChange>> load_section(std::string_view section, std::uint64_t sequence);
 
 }  // namespace steelyard::metadata

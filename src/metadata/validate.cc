@@ -12,12 +12,6 @@ namespace {
 
 Status invalid(std::string message) { return {Code::kInvalidArgument, std::move(message)}; }
 
-std::string quoted(std::string_view text) {
-  constexpr std::size_t kShown = 80;
-  if (text.size() <= kShown) return "'" + printable(text) + "'";
-  return "'" + printable(text.substr(0, kShown)) + "...' (" + std::to_string(text.size()) + " bytes)";
-}
-
 bool is_hex(std::string_view text, std::size_t digits) {
   return text.size() == digits &&
          std::all_of(text.begin(), text.end(), [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
@@ -28,16 +22,16 @@ Status validate_text(std::string_view what, std::string_view text, std::size_t m
     return invalid(std::string(what) + " has " + std::to_string(text.size()) + " bytes, wanted " + std::to_string(min) +
                    " to " + std::to_string(max));
   }
-  if (!is_valid_utf8(text)) return invalid(std::string(what) + " " + quoted(text) + " is not valid UTF-8");
+  if (!is_valid_utf8(text)) return invalid(std::string(what) + " " + in_quotes(text) + " is not valid UTF-8");
   if (!controls && has_control_character(text)) {
-    return invalid(std::string(what) + " " + quoted(text) + " has a control character");
+    return invalid(std::string(what) + " " + in_quotes(text) + " has a control character");
   }
   return {};
 }
 
 Status validate_hex64(std::string_view what, std::string_view text, bool required) {
   if (is_hex(text, 64) || (text.empty() && !required)) return {};
-  return invalid(std::string(what) + " is " + quoted(text) + ", wanted 64 lower-case hex digits");
+  return invalid(std::string(what) + " is " + in_quotes(text) + ", wanted 64 lower-case hex digits");
 }
 
 Status validate_ratio(std::string_view what, const std::optional<std::uint32_t>& millionths, bool mixed) {
@@ -186,12 +180,12 @@ Status validate(const RevisionRecord& record) {
   if (record.metadata_generation == 0) return invalid("metadata_generation is 0, wanted 1 or more");
   if (record.import_attempt == 0) return invalid("import_attempt is 0, wanted 1 or more");
   if (record.manifest_key != formats::manifest_key(record.identity)) {
-    return invalid("manifest_key is " + quoted(record.manifest_key) + ", wanted '" +
-                   formats::manifest_key(record.identity) + "'");
+    return invalid("manifest_key is " + in_quotes(record.manifest_key) + ", wanted " +
+                   in_quotes(formats::manifest_key(record.identity)));
   }
   if (record.payload_group_id != formats::payload_group_id(record.identity)) {
-    return invalid("payload_group_id is " + quoted(record.payload_group_id) + ", wanted '" +
-                   formats::payload_group_id(record.identity) + "'");
+    return invalid("payload_group_id is " + in_quotes(record.payload_group_id) + ", wanted " +
+                   in_quotes(formats::payload_group_id(record.identity)));
   }
   SY_RETURN_IF_ERROR(validate_summary(record.summary, record.committed_seq != 0));
   if (record.updated_at_ms < record.created_at_ms) return invalid("updated_at is before created_at");
@@ -224,7 +218,7 @@ Status validate(const Lease& lease) {
   SY_RETURN_IF_ERROR(validate_holder(lease.holder));
   SY_RETURN_IF_ERROR(validate_nonce(lease.nonce));
   if (lease.lease_id != lease_id_of(lease.identity, lease.holder, lease.nonce)) {
-    return invalid("lease id " + quoted(lease.lease_id) + " is not that of its group, holder and nonce");
+    return invalid("lease id " + in_quotes(lease.lease_id) + " is not that of its group, holder and nonce");
   }
   SY_RETURN_IF_ERROR(validate_ttl("lease ttl", lease.ttl_ms, limits::kLeaseTtlMsMin, limits::kLeaseTtlMsMax));
   SY_RETURN_IF_ERROR(validate_instant("expires_mono_ms", lease.expires_mono_ms));
@@ -273,10 +267,10 @@ Status validate_labels(const Labels& labels) {
   for (std::size_t i = 0; i < labels.size(); ++i) {
     const auto& [key, value] = labels[i];
     SY_RETURN_IF_ERROR(validate_text("label key", key, 1, limits::kLabelKeyBytesMax, false));
-    SY_RETURN_IF_ERROR(validate_text("value of label " + quoted(key), value, 0, limits::kLabelValueBytesMax, true));
+    SY_RETURN_IF_ERROR(validate_text("value of label " + in_quotes(key), value, 0, limits::kLabelValueBytesMax, true));
     if (i == 0) continue;
-    if (labels[i - 1].first == key) return invalid("label " + quoted(key) + " is given twice");
-    if (labels[i - 1].first > key) return invalid("labels are not sorted by key at " + quoted(key));
+    if (labels[i - 1].first == key) return invalid("label " + in_quotes(key) + " is given twice");
+    if (labels[i - 1].first > key) return invalid("labels are not sorted by key at " + in_quotes(key));
   }
   return {};
 }
@@ -328,7 +322,7 @@ Status validate_process(const ProcessIdentity& process) {
 
 Status validate_id(std::string_view what, std::string_view id) {
   if (is_hex(id, 32)) return {};
-  return invalid(std::string(what) + " is " + quoted(id) + ", wanted 32 lower-case hex digits");
+  return invalid(std::string(what) + " is " + in_quotes(id) + ", wanted 32 lower-case hex digits");
 }
 
 Status validate_ttl(std::string_view what, std::int64_t ttl_ms, std::int64_t min_ms, std::int64_t max_ms) {

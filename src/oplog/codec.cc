@@ -19,8 +19,9 @@ class MetadataCodec final : public StateCodec {
   Result<std::string> save_section(const metadata::StateView& view) const override {
     return metadata::save_section(view);
   }
-  Result<std::vector<metadata::RowChange>> load_section(std::string_view section) const override {
-    return metadata::load_section(section);
+  Result<std::vector<metadata::RowChange>> load_section(std::string_view section,
+                                                        std::uint64_t sequence) const override {
+    return metadata::load_section(section, sequence);
   }
 };
 

@@ -2,6 +2,7 @@
 // the logs use a trivial one, so that they say something about logs and not about weights.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,7 +22,8 @@ class StateCodec {
   /// The name of the snapshot section that holds the state.
   virtual std::string section_name() const = 0;
   virtual Result<std::string> save_section(const metadata::StateView& view) const = 0;
-  virtual Result<std::vector<metadata::RowChange>> load_section(std::string_view section) const = 0;
+  virtual Result<std::vector<metadata::RowChange>> load_section(std::string_view section,
+                                                                std::uint64_t sequence) const = 0;
 };
 
 /// The codec of weight metadata.

@@ -71,6 +71,13 @@ TEST(SnapshotCodec, RoundTripsAndKeepsItsForm) {
   EXPECT_EQ(encode_snapshot(*again), bytes);
 }
 
+TEST(SnapshotCodec, ItsSequenceStandsInItsHead) {
+  const std::string bytes = encode_snapshot(Snapshot{0x1122334455, {{"a", "x"}}});
+  EXPECT_EQ(snapshot_sequence(bytes).value(), 0x1122334455U);
+  EXPECT_EQ(snapshot_sequence(bytes.substr(0, 23)).code(), Code::kCorrupt);
+  EXPECT_EQ(snapshot_sequence("x" + bytes).code(), Code::kCorrupt);
+}
+
 TEST(SnapshotCodec, EveryCutAndEveryFlippedBitIsFound) {
   const std::string bytes = encode_snapshot(Snapshot{9, {{"a", "x"}, {"b", "yz"}}});
   for (std::size_t cut = 0; cut < bytes.size(); ++cut) {

@@ -87,5 +87,7 @@ class OpLog {
 /// Sections, each with its SHA-256, at a sequence. decode: CORRUPT for malformed, UNAVAILABLE for a newer format.
 std::string encode_snapshot(const Snapshot& snapshot);
 Result<Snapshot> decode_snapshot(std::string_view bytes);
+/// The sequence in the head of an encoded snapshot that is known to be whole; CORRUPT for what is none.
+Result<std::uint64_t> snapshot_sequence(std::string_view bytes);
 
 }  // namespace steelyard::oplog

@@ -39,7 +39,7 @@ class BenchCodec final : public StateCodec {
   Result<std::string> export_canonical(const metadata::StateView&) const override { return std::string(); }
   std::string section_name() const override { return "bench"; }
   Result<std::string> save_section(const metadata::StateView&) const override { return std::string(); }
-  Result<std::vector<metadata::RowChange>> load_section(std::string_view) const override {
+  Result<std::vector<metadata::RowChange>> load_section(std::string_view, std::uint64_t) const override {
     return std::vector<metadata::RowChange>();
   }
 };

@@ -12,7 +12,7 @@ Result<MapState> state_of(const Snapshot& snapshot, const StateCodec& codec) {
   state.set_sequence(snapshot.sequence);
   const auto section = snapshot.sections.find(codec.section_name());
   if (section == snapshot.sections.end()) return state;
-  SY_ASSIGN_OR_RETURN(const auto rows, codec.load_section(section->second));
+  SY_ASSIGN_OR_RETURN(const auto rows, codec.load_section(section->second, snapshot.sequence));
   state.apply(rows);
   return state;
 }

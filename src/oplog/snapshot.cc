@@ -140,4 +140,13 @@ Result<Snapshot> decode_snapshot(std::string_view bytes) {
   return snapshot;
 }
 
+Result<std::uint64_t> snapshot_sequence(std::string_view bytes) {
+  Reader in(bytes);
+  if (in.take(kMagic.size()) != kMagic) return malformed("it does not begin with the magic of a snapshot");
+  in.take(sizeof kFormat + sizeof(std::uint32_t));
+  const auto sequence = in.number<std::uint64_t>();
+  if (in.is_short()) return malformed("cut off inside its head (" + std::to_string(bytes.size()) + " bytes)");
+  return sequence;
+}
+
 }  // namespace steelyard::oplog

@@ -4,7 +4,6 @@
 
 #include "base/limits.h"
 #include "store/damage_map.h"
-#include "store/io_budget.h"
 
 namespace steelyard::store {
 namespace {
@@ -72,13 +71,6 @@ TEST(DamageMap, MissingObjectTouchesAllItHolds) {
   EXPECT_EQ(problem.tensors, (std::vector<std::string>{"d"}));
   EXPECT_EQ(problem.offset, std::nullopt);
   EXPECT_EQ(describe(manifest, {ProblemKind::kMissingObject, 4, std::nullopt, "x", "y"}).file, "z.json");
-}
-
-TEST(IoBudget, FollowsTheContainersLimit) {
-  EXPECT_EQ(io_budget(256 * kMiB, std::nullopt), 256 * kMiB);
-  EXPECT_EQ(io_budget(256 * kMiB, 512 * kMiB), 208 * kMiB);
-  EXPECT_EQ(io_budget(256 * kMiB, 64 * kMiB), 16 * kMiB);
-  EXPECT_EQ(io_budget(8 * kMiB, std::nullopt), 16 * kMiB);
 }
 
 }  // namespace

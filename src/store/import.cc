@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "base/limits.h"
@@ -18,6 +19,7 @@
 #include "store/payload_pipeline.h"
 #include "store/progress_meter.h"
 #include "store/resolve.h"
+#include "store/same_content.h"
 #include "store/stop_signal.h"
 #include "store/writer_keeper.h"
 
@@ -41,6 +43,7 @@ class Import {
   Result<ImportResult> run() {
     SY_RETURN_IF_ERROR(plan());
     SY_RETURN_IF_ERROR(begin());
+    if (already_there_) return result();
     Status status = write_and_commit();
     if (!status.ok()) return explain(std::move(status));
     clean_up();
@@ -97,9 +100,13 @@ class Import {
     command.ttl_ms = context_.options.writer_ttl_ms;
     command.expected.payload_count = layout_.objects.size();
     command.expected.logical_bytes = plan_.logical_bytes;
-    command.labels = request_.labels;
+    command.labels = with_automatic(request_.labels);
     command.policy = request_.policy;
 
+    std::optional<metadata::RevisionRecord> newest_before;
+    if (request_.wait_ms > 0) {
+      SY_ASSIGN_OR_RETURN(newest_before, newest());
+    }
     const std::int64_t deadline = context_.runtime.mono_ms() + request_.wait_ms;
     for (;;) {
       auto answer = context_.catalog.begin_weight_import(command);
@@ -110,10 +117,96 @@ class Import {
         SY_POINT(context_.runtime, "import.after_begin");
         return {};
       }
+      if (answer.code() == Code::kConflict) {
+        SY_ASSIGN_OR_RETURN(const bool again, can_go_on(command));
+        if (already_there_) return {};
+        if (again) continue;
+      }
       if (answer.code() != Code::kBusy || context_.runtime.mono_ms() >= deadline) return std::move(answer).status();
+      if (!command.weight_generation) {
+        // Whoever is waited for is remembered by number: what he publishes must not pass unseen, and be made twice.
+        SY_ASSIGN_OR_RETURN(const auto awaited, newest());
+        const bool new_now = awaited && (!newest_before || newest_before->identity != awaited->identity ||
+                                         newest_before->availability == metadata::Availability::kImporting);
+        if (new_now) command.weight_generation = awaited->identity.weight_generation;
+      }
+      SY_POINT(context_.runtime, "import.waiting");
       if (cancel_.load()) return cancelled("waiting for the other writer");
       context_.runtime.sleep_ms(kWaitStepMs);
     }
+  }
+
+  /// The lineage's newest record, in any state.
+  Result<std::optional<metadata::RevisionRecord>> newest() {
+    SY_ASSIGN_OR_RETURN(auto records, context_.catalog.list_lineage(lineage_of(request_.target)));
+    if (records.empty()) return std::optional<metadata::RevisionRecord>();
+    return std::optional(std::move(records.back()));
+  }
+
+  metadata::Labels with_automatic(metadata::Labels labels) const {
+    for (const auto& label : request_.automatic_labels) {
+      if (std::ranges::none_of(labels, [&](const auto& own) { return own.first == label.first; })) {
+        labels.push_back(label);
+      }
+    }
+    std::sort(labels.begin(), labels.end());
+    return labels;
+  }
+
+  /// What remains of a record's labels without those that an import gives by itself.
+  metadata::Labels user_labels(metadata::Labels labels) const {
+    std::erase_if(labels, [&](const auto& label) {
+      return label.first == kHubRefLabel &&
+             std::ranges::none_of(request_.labels, [&](const auto& own) { return own.first == label.first; });
+    });
+    return labels;
+  }
+
+  bool same_user_labels(const metadata::RevisionRecord& record) const {
+    metadata::Labels wanted = request_.labels;
+    std::sort(wanted.begin(), wanted.end());
+    return user_labels(record.labels) == wanted;
+  }
+
+  /// What a CONFLICT of Begin may be besides one: the unfinished import has another automatic label, which it keeps;
+  /// or the writer that was waited for is done, with this content (then it is already there) or with another.
+  Result<bool> can_go_on(metadata::BeginWeightImport& command) {
+    SY_ASSIGN_OR_RETURN(auto record, newest());
+    if (command.weight_generation) {
+      auto exact = context_.catalog.get_weight_revision({command.lineage, *command.weight_generation});
+      if (!exact.ok() && exact.code() != Code::kNotFound) return std::move(exact).status();
+      record = exact.ok() ? std::optional(std::move(exact).value()) : std::nullopt;
+    }
+    if (record && record->availability == metadata::Availability::kImporting) {
+      if (!same_user_labels(*record) || record->labels == command.labels) return false;
+      command.labels = std::move(record->labels);
+      return true;
+    }
+    if (request_.target.ref.weight_generation || !command.weight_generation) return false;
+    if (record && record->availability == metadata::Availability::kReady && same_user_labels(*record) &&
+        record->policy == request_.policy) {
+      SY_ASSIGN_OR_RETURN(already_there_, holds_this_content(*record));
+    }
+    command.weight_generation.reset();
+    command.labels = with_automatic(request_.labels);
+    return true;
+  }
+
+  Result<bool> holds_this_content(const metadata::RevisionRecord& record) {
+    const auto manifest = load_manifest(context_.cold, record);
+    if (!manifest.ok()) {
+      log_info("what the other writer published cannot be compared: {}", manifest.status().to_string());
+      return false;
+    }
+    ProgressMeter progress(context_.runtime, observer_, "verify", plan_.logical_bytes, plan_.files.size());
+    SY_ASSIGN_OR_RETURN(const bool same, has_content_of(context_, source_, plan_, *manifest, stop_, progress));
+    if (!same) return false;
+    progress.finish();
+    record_ = record;
+    summary_ = record.summary;
+    tensors_ = manifest->tensors.size();
+    reused_bytes_ = record.summary.logical_bytes;
+    return true;
   }
 
   Status write_and_commit() {
@@ -278,6 +371,11 @@ class Import {
           fmt::format("another writer took this import over; `steelyard inspect {}` shows what became of it",
                       formats::format_ref(record_.identity)));
     }
+    if (is_cancelled(status)) {
+      return std::move(status).with_hint(
+          fmt::format("nothing was left half visible; run the same command again: it resumes {}",
+                      formats::format_ref(record_.identity)));
+    }
     const std::string resume =
         fmt::format("nothing was published; the same command resumes {}", formats::format_ref(record_.identity));
     const std::string hint = status.hint().empty() ? resume : status.hint() + "; " + resume;
@@ -293,6 +391,7 @@ class Import {
     result.logical_bytes = summary_.logical_bytes;
     result.written_bytes = written_bytes_;
     result.reused_bytes = reused_bytes_;
+    result.already_there = already_there_;
     result.skipped = plan_.skipped.size();
     for (const formats::SkippedFile& file : plan_.skipped) result.skipped_bytes += file.bytes;
     result.seconds = static_cast<double>(context_.runtime.mono_ns() - begun_ns_) / 1e9;
@@ -308,6 +407,7 @@ class Import {
   const std::int64_t begun_ns_;
 
   bool resumable_ = true;
+  bool already_there_ = false;
   formats::CheckpointPlan plan_;
   std::uint64_t chunk_bytes_ = 0;
   ImportLayout layout_;

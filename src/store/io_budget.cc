@@ -1,5 +1,7 @@
 #include "store/io_budget.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <charconv>
 #include <fstream>
@@ -36,8 +38,8 @@ std::optional<std::uint64_t> smallest(const std::string& root, std::string_view 
 
 }  // namespace
 
-std::optional<std::uint64_t> cgroup_memory_limit() {
-  std::ifstream in("/proc/self/cgroup");
+std::optional<std::uint64_t> cgroup_memory_limit(const std::string& own_groups, const std::string& hierarchies) {
+  std::ifstream in(own_groups);
   std::optional<std::uint64_t> least;
   const auto take = [&](std::optional<std::uint64_t> limit) {
     if (limit) least = std::min(*limit, least.value_or(*limit));
@@ -49,12 +51,24 @@ std::optional<std::uint64_t> cgroup_memory_limit() {
     const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
     const std::string_view group = std::string_view(line).substr(second + 1);
     if (controllers == ",,") {
-      take(smallest("/sys/fs/cgroup", group, "memory.max"));
+      take(smallest(hierarchies, group, "memory.max"));
+      take(smallest(hierarchies, group, "memory.high"));
     } else if (controllers.find(",memory,") != std::string::npos) {
-      take(smallest("/sys/fs/cgroup/memory", group, "memory.limit_in_bytes"));
+      take(smallest(hierarchies + "/memory", group, "memory.limit_in_bytes"));
     }
   }
   return least;
+}
+
+std::uint64_t physical_memory_bytes() {
+  const long pages = ::sysconf(_SC_PHYS_PAGES);
+  const long page_bytes = ::sysconf(_SC_PAGESIZE);
+  if (pages <= 0 || page_bytes <= 0) return 0;
+  return static_cast<std::uint64_t>(pages) * static_cast<std::uint64_t>(page_bytes);
+}
+
+bool memory_is_scarce(std::optional<std::uint64_t> memory_limit, std::uint64_t physical_bytes) {
+  return memory_limit && *memory_limit < physical_bytes / 2;
 }
 
 std::uint64_t io_budget(std::uint64_t requested, std::optional<std::uint64_t> memory_limit) {

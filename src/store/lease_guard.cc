@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include "base/limits.h"
 #include "base/log.h"
+#include "formats/ref.h"
 #include "store/committed_marker.h"
 
 namespace steelyard::store {
@@ -20,9 +22,9 @@ Result<metadata::Lease> acquire_lease(Context& context, const metadata::Revision
 
 Result<std::unique_ptr<LeaseGuard>> LeaseGuard::acquire(Context& context, const metadata::RevisionRecord& record,
                                                         bool allow_degraded, StopSignal& stop) {
-  std::unique_ptr<LeaseGuard> guard(new LeaseGuard(context, stop));
+  std::unique_ptr<LeaseGuard> guard(new LeaseGuard(context, stop, record));
   if (context.read_only) return guard;
-  metadata::AcquireLease command;
+  metadata::AcquireLease& command = guard->command_;
   command.identity = record.identity;
   command.holder = holder_of(context.runtime);
   command.nonce = context.runtime.random_hex(16);
@@ -30,13 +32,14 @@ Result<std::unique_ptr<LeaseGuard>> LeaseGuard::acquire(Context& context, const 
   command.allow_degraded = allow_degraded;
   command.process = context.runtime.self();
   auto granted = acquire_lease(context, record, command);
-  if (granted.code() == Code::kNoSpace) {
-    // A full disk must not take away what is there to read; as with a read-only store, every block is checked anyway.
-    log_warning("read without a lease: {}", granted.status().message());
-    return guard;
+  if (granted.ok()) {
+    guard->lease_id_ = granted->lease_id;
+  } else if (guard->may_do_without(granted.status())) {
+    log_warning("{} is read without a lease ({}); a delete would not wait for this read, which would then fail",
+                formats::format_ref(record.identity), granted.status().message());
+  } else {
+    return std::move(granted).status();
   }
-  SY_ASSIGN_OR_RETURN(const metadata::Lease lease, std::move(granted));
-  guard->lease_id_ = lease.lease_id;
   guard->ended_ = context.runtime.make_event();
   guard->task_ = context.runtime.spawn("lease-renewal", [raw = guard.get()] { raw->renew_until_ended(); });
   return guard;
@@ -46,12 +49,34 @@ LeaseGuard::~LeaseGuard() {
   if (!task_) return;
   ended_->set();
   task_->join();
+  if (lease_id_.empty()) return;
   context_.catalog.release_lease({.lease_id = lease_id_}).ignore("it ends by itself after its time to live");
+}
+
+/// What is there to read must not be taken away by a disk or a process that only stops writing: every block is checked
+/// anyway. BUSY may also be the rules' own answer, which stands: the revision has too many leases.
+bool LeaseGuard::may_do_without(const Status& refusal) const {
+  switch (refusal.code()) {
+    case Code::kNoSpace:
+    case Code::kDurabilityFailed:
+    case Code::kUnknownOutcome:
+      return true;
+    case Code::kBusy:
+      break;
+    default:
+      return false;
+  }
+  const auto live = context_.catalog.list_leases(record_.identity);
+  return live.ok() && live->size() < limits::kLeasesPerRevisionMax;
 }
 
 void LeaseGuard::renew_until_ended() {
   const std::int64_t every_ms = context_.options.lease_ttl_ms / 3;
   while (!ended_->wait_until(context_.runtime.mono_ms() + every_ms)) {
+    if (lease_id_.empty()) {
+      acquire_late();
+      continue;
+    }
     const auto renewed = context_.catalog.renew_lease({.lease_id = lease_id_, .ttl_ms = context_.options.lease_ttl_ms});
     if (renewed.ok()) continue;
     // Only an answer of the rules loses the lease; a log that cannot be reached now is tried again in time.
@@ -61,6 +86,17 @@ void LeaseGuard::renew_until_ended() {
                   "the process stood still for longer than its lease; run the same command again"});
       return;
     }
+  }
+}
+
+void LeaseGuard::acquire_late() {
+  // What was found damaged since this read began does not end it, as it would not with a lease.
+  command_.allow_degraded = true;
+  auto granted = acquire_lease(context_, record_, command_);
+  if (granted.ok()) {
+    lease_id_ = granted->lease_id;
+  } else if (granted.code() == Code::kNotReady || granted.code() == Code::kNotFound) {
+    stop_.fail(std::move(granted).status());
   }
 }
 

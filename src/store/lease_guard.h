@@ -2,7 +2,7 @@
 #pragma once
 
 #include <memory>
-#include <optional>
+#include <utility>
 
 #include "store/context.h"
 #include "store/stop_signal.h"
@@ -15,10 +15,12 @@ Result<metadata::Lease> acquire_lease(Context& context, const metadata::Revision
                                       const metadata::AcquireLease& command);
 
 /// Takes a lease, renews it at a third of its time to live, and releases it in the end. A lease that is lost stops the
-/// verb through `stop`. A read-only store takes none.
+/// verb through `stop`. A read-only store takes none. Where the catalog cannot be written now (a full or failing disk,
+/// another writer that stands still), the verb reads without one, a warning says what that means, and it is asked for
+/// again as often as it would be renewed.
 class LeaseGuard {
  public:
-  /// NOT_READY when the revision may not be read (any more).
+  /// NOT_READY when the revision may not be read (any more); BUSY when it has as many leases as it may have.
   static Result<std::unique_ptr<LeaseGuard>> acquire(Context& context, const metadata::RevisionRecord& record,
                                                      bool allow_degraded, StopSignal& stop);
   ~LeaseGuard();
@@ -26,12 +28,17 @@ class LeaseGuard {
   LeaseGuard& operator=(const LeaseGuard&) = delete;
 
  private:
-  LeaseGuard(Context& context, StopSignal& stop) : context_(context), stop_(stop) {}
+  LeaseGuard(Context& context, StopSignal& stop, metadata::RevisionRecord record)
+      : context_(context), stop_(stop), record_(std::move(record)) {}
+  bool may_do_without(const Status& refusal) const;
   void renew_until_ended();
+  void acquire_late();
 
   Context& context_;
   StopSignal& stop_;
-  std::string lease_id_;
+  const metadata::RevisionRecord record_;
+  metadata::AcquireLease command_;
+  std::string lease_id_;  ///< empty while it reads without one
   std::unique_ptr<Event> ended_;
   std::unique_ptr<Task> task_;
 };

@@ -2,8 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <deque>
 #include <functional>
+#include <iterator>
 
+#include "base/limits.h"
+#include "base/log.h"
 #include "oplog/open.h"
 #include "store/open_store.h"
 #include "tiers/simulated.h"
@@ -59,49 +64,154 @@ class OneWait final : public Runtime {
   ProcessIdentity self_{"host", "boot", 1, 7, 1};
 };
 
-TEST(LeaseGuard, ALostLeaseIsExpiredWhetherItIsStillKnownOrNot) {
-  for (const bool removed : {false, true}) {
-    OneWait runtime;
-    const auto disk = std::make_shared<tiers::SimulatedDisk>(1);
-    const auto cold = std::move(tiers::open_simulated(runtime, disk)).value();
-    const auto log = oplog::open_memory(runtime);
-    TierObserver observer(*cold);
-    catalog::Catalog catalog(runtime, *log, observer, {});
-    // A published revision without members: a lease asks the catalog alone.
+/// A log whose next writes end as a test says; the rest reaches the one within.
+class RefusingLog final : public oplog::OpLog {
+ public:
+  explicit RefusingLog(oplog::OpLog& inner) : inner_(inner) {}
+  std::deque<Status> refusals;
+
+  Result<std::uint64_t> write(const Prepare& prepare) override {
+    if (refusals.empty()) return inner_.write(prepare);
+    Status refusal = std::move(refusals.front());
+    refusals.pop_front();
+    return refusal;
+  }
+  Status view(const std::function<Status(const oplog::StateView& view)>& read) override { return inner_.view(read); }
+  Result<std::vector<oplog::Append>> read(std::uint64_t after, std::size_t limit) override {
+    return inner_.read(after, limit);
+  }
+  Result<bool> watch(std::uint64_t after, std::int64_t deadline) override { return inner_.watch(after, deadline); }
+  Result<std::uint64_t> save_snapshot() override { return inner_.save_snapshot(); }
+  Result<std::string> newest_snapshot() override { return inner_.newest_snapshot(); }
+  Status trim(std::uint64_t sequence) override { return inner_.trim(sequence); }
+  Result<std::uint64_t> length() override { return inner_.length(); }
+  Status restore(const oplog::Snapshot& snapshot) override { return inner_.restore(snapshot); }
+  oplog::Capabilities capabilities() const override { return inner_.capabilities(); }
+
+ private:
+  oplog::OpLog& inner_;
+};
+
+/// A published revision without members: a lease asks the catalog alone.
+class LeaseGuardTest : public testing::Test {
+ protected:
+  void SetUp() override {
     metadata::BeginWeightImport begin;
     begin.lineage = {"default", "default", "model", "main"};
     begin.token = std::string(32, 'a');
     begin.ttl_ms = 60'000;
     begin.holder = "test";
-    auto record = *catalog.begin_weight_import(begin)->record;
+    record_ = *catalog_.begin_weight_import(begin)->record;
     ASSERT_TRUE(
-        log->write([&](const oplog::StateView& view, const oplog::Now& now) -> Result<std::vector<oplog::Entry>> {
-             metadata::CommitWeightImport commit;
-             commit.identity = record.identity;
-             commit.token = begin.token;
-             commit.import_attempt = 1;
-             commit.expected_metadata_generation = 1;
-             commit.summary = {1, 1, formats::payload_keys_sha256(record.identity, 1), std::string(64, 'b')};
-             SY_ASSIGN_OR_RETURN(auto prepared, metadata::WeightMetadataStore::prepare(view, commit, now));
-             record = *prepared.answer.record;
-             return std::move(prepared.entries);
-           })
+        log_->write([&](const oplog::StateView& view, const oplog::Now& now) -> Result<std::vector<oplog::Entry>> {
+              metadata::CommitWeightImport commit;
+              commit.identity = record_.identity;
+              commit.token = begin.token;
+              commit.import_attempt = 1;
+              commit.expected_metadata_generation = 1;
+              commit.summary = {1, 1, formats::payload_keys_sha256(record_.identity, 1), std::string(64, 'b')};
+              SY_ASSIGN_OR_RETURN(auto prepared, metadata::WeightMetadataStore::prepare(view, commit, now));
+              record_ = *prepared.answer.record;
+              return std::move(prepared.entries);
+            })
             .ok());
-
-    StoreOptions options;
-    Context context{runtime, options, *cold, catalog, observer, 0, false};
-    const CancelFlag cancel{false};
-    StopSignal stop(cancel);
-    runtime.while_waiting = [&] {
-      runtime.now_ms += options.lease_ttl_ms;  // the process stood still
-      if (removed) {
-        ASSERT_TRUE(catalog.reap_leases(record.identity).ok());
-      }
-    };
-    const auto guard = LeaseGuard::acquire(context, record, false, stop);
-    ASSERT_TRUE(guard.ok()) << guard.status().to_string();
-    EXPECT_EQ(stop.status("reading").code(), Code::kLeaseExpired) << "removed: " << removed;
+    former_sink_ = set_log_sink([this](LogLevel, std::string_view line) { said_ += std::string(line) + "\n"; });
   }
+  void TearDown() override { set_log_sink(std::move(former_sink_)); }
+
+  Result<std::unique_ptr<LeaseGuard>> acquire() { return LeaseGuard::acquire(context_, record_, false, stop_); }
+  std::size_t live() { return catalog_.list_leases(record_.identity)->size(); }
+
+  OneWait runtime_;
+  std::shared_ptr<tiers::SimulatedDisk> disk_ = std::make_shared<tiers::SimulatedDisk>(1);
+  std::unique_ptr<tiers::Tier> cold_ = std::move(tiers::open_simulated(runtime_, disk_)).value();
+  std::unique_ptr<oplog::OpLog> log_ = oplog::open_memory(runtime_);
+  RefusingLog refusing_{*log_};
+  TierObserver observer_{*cold_};
+  catalog::Catalog catalog_{runtime_, refusing_, observer_, {}};
+  metadata::RevisionRecord record_;
+  StoreOptions options_;
+  Context context_{runtime_, options_, *cold_, catalog_, observer_, 0, false};
+  const CancelFlag cancel_{false};
+  StopSignal stop_{cancel_};
+  LogSink former_sink_;
+  std::string said_;
+};
+
+TEST_F(LeaseGuardTest, ALostLeaseIsExpiredWhetherItIsStillKnown) {
+  runtime_.while_waiting = [&] { runtime_.now_ms += options_.lease_ttl_ms; };  // the process stood still
+  const auto guard = acquire();
+  ASSERT_TRUE(guard.ok()) << guard.status().to_string();
+  EXPECT_EQ(stop_.status("reading").code(), Code::kLeaseExpired);
+}
+
+TEST_F(LeaseGuardTest, ALostLeaseIsExpiredWhenItIsNotKnownAnyMore) {
+  runtime_.while_waiting = [&] {
+    runtime_.now_ms += options_.lease_ttl_ms;
+    ASSERT_TRUE(catalog_.reap_leases(record_.identity).ok());
+  };
+  const auto guard = acquire();
+  ASSERT_TRUE(guard.ok()) << guard.status().to_string();
+  EXPECT_EQ(stop_.status("reading").code(), Code::kLeaseExpired);
+}
+
+TEST_F(LeaseGuardTest, ACatalogThatCannotBeWrittenNowTakesNothingAway) {
+  for (const Code code : {Code::kBusy, Code::kNoSpace, Code::kDurabilityFailed, Code::kUnknownOutcome}) {
+    refusing_.refusals = {Status(code, "in the way"), Status(code, "still in the way")};
+    runtime_.while_waiting = [] {};
+    said_.clear();
+    const auto guard = acquire();
+    ASSERT_TRUE(guard.ok()) << guard.status().to_string();
+    EXPECT_TRUE(stop_.status("reading").ok());
+    EXPECT_NE(said_.find("model@main#1 is read without a lease (in the way)"), std::string::npos) << said_;
+    EXPECT_EQ(live(), 0U);
+  }
+}
+
+TEST_F(LeaseGuardTest, TheLeaseIsTakenLaterWhereItCan) {
+  refusing_.refusals = {Status(Code::kBusy, "in the way")};
+  runtime_.while_waiting = [&] { EXPECT_EQ(live(), 0U); };
+  {
+    const auto guard = acquire();
+    ASSERT_TRUE(guard.ok()) << guard.status().to_string();
+    EXPECT_EQ(live(), 1U);
+  }
+  EXPECT_EQ(live(), 0U) << "released";
+}
+
+TEST_F(LeaseGuardTest, WhoReadsWithoutOneStopsWhenTheRevisionGoes) {
+  refusing_.refusals = {Status(Code::kBusy, "in the way")};
+  runtime_.while_waiting = [&] {
+    metadata::DeleteWeightRevision command;
+    command.identity = record_.identity;
+    command.expected_metadata_generation = record_.metadata_generation;
+    ASSERT_TRUE(catalog_.delete_weight_revision(command).ok());
+  };
+  const auto guard = acquire();
+  ASSERT_TRUE(guard.ok()) << guard.status().to_string();
+  EXPECT_EQ(stop_.status("reading").code(), Code::kNotReady);
+}
+
+TEST_F(LeaseGuardTest, TooManyLeasesAreStillRefused) {
+  metadata::AcquireLease command;
+  command.identity = record_.identity;
+  command.holder = "h";
+  command.ttl_ms = limits::kLeaseTtlMsMax;
+  ASSERT_TRUE(
+      log_->write([&](const oplog::StateView& view, const oplog::Now& now) -> Result<std::vector<oplog::Entry>> {
+            std::vector<oplog::Entry> entries;
+            for (std::size_t i = 0; i < limits::kLeasesPerRevisionMax; ++i) {
+              command.nonce = std::to_string(i);
+              SY_ASSIGN_OR_RETURN(auto prepared, metadata::WeightMetadataStore::prepare(view, command, now));
+              std::ranges::move(prepared.entries, std::back_inserter(entries));
+            }
+            return entries;
+          })
+          .ok());
+  ASSERT_EQ(live(), limits::kLeasesPerRevisionMax);
+  const auto guard = acquire();
+  EXPECT_EQ(guard.code(), Code::kBusy);
+  EXPECT_NE(guard.status().message().find("the cap is 10000"), std::string::npos) << guard.status().to_string();
 }
 
 }  // namespace

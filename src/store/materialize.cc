@@ -2,10 +2,13 @@
 
 #include <fmt/format.h>
 #include <sys/statvfs.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <memory>
+#include <mutex>
 #include <numeric>
 #include <set>
 
@@ -28,12 +31,13 @@ namespace {
 class Materialization {
  public:
   Materialization(Context& context, const metadata::RevisionRecord& record, const formats::StoredManifest& manifest,
-                  TargetFolder& target, Observer& observer, StopSignal& stop)
+                  TargetFolder& target, bool allow_degraded, Observer& observer, StopSignal& stop)
       : context_(context),
         record_(record),
         manifest_(manifest),
         attempt_(attempt_of(record)),
         target_(target),
+        allow_degraded_(allow_degraded),
         stop_(stop),
         queue_(manifest.files.size()),
         bytes_(std::accumulate(manifest.files.begin(), manifest.files.end(), std::uint64_t{0},
@@ -44,7 +48,14 @@ class Materialization {
                      [&](std::size_t a, std::size_t b) { return manifest_.files[a].bytes > manifest_.files[b].bytes; });
   }
 
-  std::uint64_t bytes() const { return bytes_; }
+  /// What was written.
+  std::uint64_t files() const { return files_written_; }
+  std::uint64_t bytes() const { return bytes_written_; }
+  /// What was not, by path.
+  std::vector<MaterializeResult::Missing> missing() {
+    std::ranges::sort(missing_, {}, &MaterializeResult::Missing::file);
+    return std::move(missing_);
+  }
 
   Status run() {
     SY_RETURN_IF_ERROR(check_space());
@@ -71,6 +82,7 @@ class Materialization {
     work();
     tasks.clear();
     SY_RETURN_IF_ERROR(stop_.status("materialize"));
+    if (files_written_ == 0 && !missing_.empty()) return missing_.front().why;
     SY_RETURN_IF_ERROR(target_.publish(folders()));
     progress_.finish();
     return {};
@@ -112,7 +124,11 @@ class Materialization {
       if (stop_.stopped()) return {};
       SY_ASSIGN_OR_RETURN(const bool more, reader.next(piece));
       if (!more) break;
-      if (piece.bad) return to_status(*piece.bad, record_.identity);
+      if (piece.bad) {
+        Status bad = to_status(*piece.bad, record_.identity);
+        if (!allow_degraded_) return bad;
+        return leave_out(file, folder.get(), name, std::move(bad).annotate("materialising", printable(file.path)));
+      }
       for (ByteView rest = piece.bytes; !rest.empty();) {
         const ByteView block = rest.first(std::min<std::size_t>(rest.size(), limits::kBlockBytes));
         rest = rest.subspan(block.size());
@@ -122,6 +138,16 @@ class Materialization {
     }
     SY_RETURN_IF_ERROR(writer.finish());
     progress_.add_file();
+    ++files_written_;
+    bytes_written_ += file.bytes;
+    return {};
+  }
+
+  /// Nothing of a damaged file stays: a part of it might pass for the whole.
+  Status leave_out(const formats::FileEntry& file, int folder, const std::string& name, Status why) {
+    if (unlinkat(folder, name.c_str(), 0) != 0) return errno_status(errno, "remove", file.path);
+    const std::lock_guard lock(mutex_);
+    missing_.push_back({file.path, std::move(why)});
     return {};
   }
 
@@ -130,11 +156,16 @@ class Materialization {
   const formats::StoredManifest& manifest_;
   const tiers::AttemptName attempt_;
   TargetFolder& target_;
+  const bool allow_degraded_;
   StopSignal& stop_;
   std::vector<std::size_t> queue_;  ///< files, largest first
   std::uint64_t bytes_;
   ProgressMeter progress_;
   std::atomic<std::size_t> next_{0};
+  std::atomic<std::uint64_t> files_written_{0};
+  std::atomic<std::uint64_t> bytes_written_{0};
+  std::mutex mutex_;
+  std::vector<MaterializeResult::Missing> missing_;
 };
 
 }  // namespace
@@ -148,16 +179,15 @@ Result<MaterializeResult> run_materialize(Context& context, const MaterializeReq
   StopSignal stop(cancel);
   SY_ASSIGN_OR_RETURN(const auto lease, LeaseGuard::acquire(context, result.record, request.allow_degraded, stop));
   SY_ASSIGN_OR_RETURN(const formats::StoredManifest manifest, load_manifest(context.cold, result.record));
-  SY_ASSIGN_OR_RETURN(const auto target, TargetFolder::prepare(context.runtime, request.target, request.force));
-  if (!target->atomic()) {
-    result.notes.push_back(
-        fmt::format("{} cannot be renamed, so its files appear one by one, index files last", target->path()));
-  }
-  Materialization materialization(context, result.record, manifest, *target, observer, stop);
+  SY_ASSIGN_OR_RETURN(const auto target,
+                      TargetFolder::prepare(context.runtime, request.target, request.force, request.home));
+  Materialization materialization(context, result.record, manifest, *target, request.allow_degraded, observer, stop);
   SY_RETURN_IF_ERROR(materialization.run());
   result.path = target->path();
-  result.files = manifest.files.size();
+  result.files = materialization.files();
   result.bytes = materialization.bytes();
+  result.notes = target->notes();
+  result.missing = materialization.missing();
   return result;
 }
 

@@ -4,13 +4,19 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <filesystem>
 #include <optional>
+#include <string_view>
 #include <system_error>
 #include <vector>
 
+#include "base/limits.h"
+#include "base/sync_folder.h"
+#include "base/utf8.h"
 #include "oplog/open.h"
+#include "store/overlap.h"
 #include "store/plain_files.h"
 #include "tiers/open.h"
 
@@ -18,6 +24,12 @@ namespace steelyard::store {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr std::string_view kNameAStore =
+    "name a folder that is empty or not there yet with --store DIR or STEELYARD_STORE";
+constexpr std::string_view kNameAnother = "name another store with --store DIR or STEELYARD_STORE";
+constexpr std::string_view kNameAColdTier =
+    "name a folder that is empty or not there yet with --cold-path DIR or STEELYARD_COLD_PATH";
 
 struct Paths {
   std::string store;
@@ -31,6 +43,15 @@ Paths paths_of(const StoreOptions& options) {
           options.cold_path.empty() ? (store / "cold").native() : options.cold_path};
 }
 
+/// Whatever keeps a store from being made or looked at says which setting names its place.
+Status with_place(Status status, std::string_view hint) {
+  if (status.ok() || !status.hint().empty()) return status;
+  if (status.code() == Code::kNoSpace || status.code() == Code::kBusy) return status;
+  const bool denied = status.code() == Code::kUnauthorized;
+  return std::move(status).with_hint(denied ? fmt::format("give yourself permission there, or {}", hint)
+                                            : std::string(hint));
+}
+
 /// Whether there is something; an error other than absence names the path.
 Result<bool> exists(const std::string& path) {
   struct stat info {};
@@ -38,15 +59,39 @@ Result<bool> exists(const std::string& path) {
   if (errno == ENOENT) return false;
   if (errno == ENOTDIR) {
     return Status(Code::kInvalidArgument, fmt::format("{} cannot be there: a part of that path is a file", path),
-                  "name a folder with --store");
+                  std::string(kNameAnother));
   }
-  return errno_status(errno, "stat", path);
+  return with_place(errno_status(errno, "stat", path), kNameAnother);
 }
 
 Status check_is_folder(const std::string& path) {
   struct stat info {};
   if (stat(path.c_str(), &info) != 0 || S_ISDIR(info.st_mode)) return {};
-  return {Code::kInvalidArgument, fmt::format("the store path {} is not a folder", path), "name a folder with --store"};
+  return {Code::kInvalidArgument, fmt::format("the store path {} is not a folder", printable(path)),
+          std::string(kNameAnother)};
+}
+
+/// A new store is made in a folder of its own. What a creator that died left in it is no stranger: its catalog under
+/// any name, its cold tier. (The cold tier looks after its own folder.)
+Status check_nothing_foreign(const std::string& path) {
+  constexpr std::size_t kNamedMax = 3;
+  std::error_code error;
+  std::vector<std::string> foreign;
+  for (const fs::directory_entry& entry : fs::directory_iterator(path, error)) {
+    std::string name = entry.path().filename().native();
+    // A filesystem of its own begins with the last one.
+    if (name != "cold" && !name.starts_with("catalog.") && name != "lost+found") foreign.push_back(std::move(name));
+  }
+  if (foreign.empty()) return {};
+  std::sort(foreign.begin(), foreign.end());
+  std::string names;
+  for (std::size_t i = 0; i < std::min(foreign.size(), kNamedMax); ++i) {
+    names += (i > 0 ? ", " : "") + printable(foreign[i]);
+  }
+  if (foreign.size() > kNamedMax) names += fmt::format(" and {} more", foreign.size() - kNamedMax);
+  return {Code::kInvalidArgument,
+          fmt::format("{} is no store, and none is made in it: it holds other files ({})", printable(path), names),
+          std::string(kNameAStore)};
 }
 
 /// SQLite refuses longer names of files, with an error that does not say so.
@@ -63,7 +108,7 @@ Status check_length(const Paths& paths) {
 
 Status no_store(const Paths& paths) {
   return {Code::kNotFound, fmt::format("there is no store at {}", paths.store),
-          "`steelyard import` makes one; --store names another"};
+          "`steelyard import` makes one; --store DIR or STEELYARD_STORE names another"};
 }
 
 Status no_catalog(const Paths& paths) {
@@ -82,7 +127,7 @@ Result<std::optional<std::string>> cold_id(const std::string& path) {
   auto id = tiers::directory_store_id(path);
   if (id.ok()) return std::optional(std::move(id).value());
   if (id.code() == Code::kNotFound) return std::optional<std::string>();
-  return std::move(id).status();
+  return with_place(std::move(id).status(), "set --cold-path to the cold tier of this store");
 }
 
 bool holds_objects(const std::string& cold) {
@@ -91,8 +136,20 @@ bool holds_objects(const std::string& cold) {
   return fs::exists(groups, error) && !fs::is_empty(groups, error);
 }
 
+/// What a verb that only reads writes down is its lease, and what it found: neither may hold it up for long.
+oplog::SqliteOptions log_options(const Paths& paths, OpenMode mode) {
+  oplog::SqliteOptions log;
+  log.path = paths.catalog;
+  log.create = mode == OpenMode::kCreate;
+  if (mode == OpenMode::kRead) {
+    log.write_wait_ms = limits::kReadVerbWaitMs;
+    log.warn_after_ms = 2 * limits::kReadVerbWaitMs;  // whoever goes on without its lease says so itself
+  }
+  return log;
+}
+
 Result<StoreParts> open_existing(Runtime& runtime, const StoreOptions& options, const Paths& paths, bool read_only,
-                                 bool create_catalog, std::string store_id) {
+                                 OpenMode mode, std::string store_id) {
   StoreParts parts;
   parts.read_only = read_only;
   tiers::DirectoryOptions cold;
@@ -102,10 +159,10 @@ Result<StoreParts> open_existing(Runtime& runtime, const StoreOptions& options, 
   cold.medium = options.cold_medium;
   cold.reserve_free_bytes = options.cold_reserve_free;
   SY_ASSIGN_OR_RETURN(parts.cold, tiers::open_directory(runtime, cold));
-  SY_ASSIGN_OR_RETURN(
-      parts.log,
-      oplog::open_sqlite(
-          runtime, {.path = paths.catalog, .store_id = store_id, .create = create_catalog, .read_only = read_only}));
+  oplog::SqliteOptions log = log_options(paths, mode);
+  log.store_id = store_id;
+  log.read_only = read_only;
+  SY_ASSIGN_OR_RETURN(parts.log, oplog::open_sqlite(runtime, log));
   parts.read_only = read_only || parts.log->capabilities().read_only;
   parts.store_id = std::move(store_id);
   return parts;
@@ -115,15 +172,16 @@ Result<StoreParts> open_existing(Runtime& runtime, const StoreOptions& options, 
 Status make_folder(Runtime& runtime, const std::string& path) {
   std::error_code error;
   std::vector<fs::path> parents;
-  for (fs::path part = fs::absolute(path, error).lexically_normal(); !error && !fs::exists(part, error);) {
-    part = part.has_filename() ? part.parent_path() : part.parent_path().parent_path();
+  for (fs::path part = resolved_path(path); !error && !fs::exists(part, error) && part.has_relative_path();) {
+    part = part.parent_path();
     parents.push_back(part);
   }
   if (!error) fs::create_directories(path, error);
   // Something is there, and it is no folder: a file above it, or a link that leads to nothing.
   if (error == std::errc::not_a_directory || error == std::errc::file_exists) {
     return {Code::kInvalidArgument, fmt::format("no folder can be made at {}: {}", path, error.message()),
-            "name a folder whose parents are folders, and no link that leads to nothing"};
+            "name a folder whose parents are folders, and no link that leads to nothing, with --store DIR or "
+            "STEELYARD_STORE"};
   }
   if (error) return errno_status(error.value(), "mkdir", path);
   for (const fs::path& parent : parents) {
@@ -136,7 +194,8 @@ Status make_folder(Runtime& runtime, const std::string& path) {
 }
 
 Result<StoreParts> create_new(Runtime& runtime, const StoreOptions& options, const Paths& paths) {
-  SY_RETURN_IF_ERROR(make_folder(runtime, paths.store));
+  SY_RETURN_IF_ERROR(check_nothing_foreign(paths.store));
+  SY_RETURN_IF_ERROR(with_place(make_folder(runtime, paths.store), kNameAStore));
   tiers::DirectoryOptions cold;
   cold.path = paths.cold;
   cold.store_id = runtime.random_hex(16);
@@ -146,10 +205,17 @@ Result<StoreParts> create_new(Runtime& runtime, const StoreOptions& options, con
   // finds the id of the first and goes on with it.
   auto made = tiers::open_directory(runtime, cold);
   auto store_id = tiers::directory_store_id(paths.cold);
-  if (!store_id.ok()) return made.ok() ? std::move(store_id).status() : std::move(made).status();
-  if (!made.ok() && *store_id == cold.store_id) return std::move(made).status();
+  const std::string_view hint = options.cold_path.empty() ? kNameAStore : kNameAColdTier;
+  // A folder with other files in it: the tier does not know what names its place.
+  if (made.code() == Code::kCorrupt && store_id.code() == Code::kNotFound) {
+    return std::move(made).status().with_hint(std::string(hint));
+  }
+  if (!store_id.ok()) return with_place(made.ok() ? std::move(store_id).status() : std::move(made).status(), hint);
+  if (!made.ok() && *store_id == cold.store_id) return with_place(std::move(made).status(), hint);
   SY_POINT(runtime, "store.after_cold_created");
-  return open_existing(runtime, options, paths, false, true, std::move(store_id).value());
+  auto parts = open_existing(runtime, options, paths, false, OpenMode::kCreate, std::move(store_id).value());
+  if (!parts.ok()) return with_place(std::move(parts).status(), kNameAStore);
+  return parts;
 }
 
 }  // namespace
@@ -187,7 +253,8 @@ Result<StoreParts> open_parts(Runtime& runtime, const StoreOptions& options, Ope
     return Status(Code::kUnauthorized, fmt::format("the store at {} is read-only for this user", paths.store),
                   "list, inspect, verify, materialize and cat work; writing needs permission on the store's folder");
   }
-  return open_existing(runtime, options, paths, !writable, false, *id);
+  // The catalog is there: what is missing of it now must not be made anew.
+  return open_existing(runtime, options, paths, !writable, mode == OpenMode::kCreate ? OpenMode::kWrite : mode, *id);
 }
 
 }  // namespace steelyard::store

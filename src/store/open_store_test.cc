@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 
 #include "tiers/directory/test_folder.h"
 #include "tiers/open.h"
@@ -45,6 +46,36 @@ TEST_F(OpenStoreTest, AFileInTheWayIsNamed) {
   EXPECT_EQ(open(OpenMode::kCreate).code(), Code::kInvalidArgument);
   options_.path = root_.path() + "/a";
   EXPECT_EQ(open(OpenMode::kCreate).code(), Code::kInvalidArgument);
+}
+
+TEST_F(OpenStoreTest, AFolderWithOtherFilesIsNotTaken) {
+  fs::create_directories(options_.path);
+  std::ofstream(options_.path + "/thesis.tex") << "mine";
+  const Status status = open(OpenMode::kCreate).status();
+  EXPECT_EQ(status.code(), Code::kInvalidArgument);
+  EXPECT_NE(status.message().find("thesis.tex"), std::string::npos) << status.to_string();
+  EXPECT_NE(status.hint().find("--store DIR or STEELYARD_STORE"), std::string::npos) << status.to_string();
+  EXPECT_EQ(std::distance(fs::directory_iterator(options_.path), {}), 1);
+}
+
+TEST_F(OpenStoreTest, AColdTierIsNotMadeAmongOtherFiles) {
+  options_.cold_path = root_.path() + "/volume";
+  fs::create_directories(options_.cold_path + "/datasets");
+  const Status status = open(OpenMode::kCreate).status();
+  EXPECT_EQ(status.code(), Code::kCorrupt);
+  EXPECT_NE(status.message().find("datasets"), std::string::npos) << status.to_string();
+  EXPECT_NE(status.hint().find("--cold-path"), std::string::npos) << status.to_string();
+}
+
+TEST_F(OpenStoreTest, WhatACreatorLeftIsNoStranger) {
+  fs::create_directories(options_.path + "/lost+found");
+  fs::create_directories(options_.path + "/cold");
+  for (const char* name :
+       {"catalog.turn", "catalog.next", "catalog.db.new-0123456789abcdef", "cold/.store.json-01234567"}) {
+    std::ofstream(options_.path + "/" + name) << "";
+  }
+  const auto parts = open(OpenMode::kCreate);
+  EXPECT_TRUE(parts.ok()) << parts.status().to_string();
 }
 
 TEST_F(OpenStoreTest, ACreatorThatDiedAfterTheColdTierIsFollowed) {

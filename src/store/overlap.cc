@@ -14,14 +14,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Absolute, links resolved as far as the path exists, no trailing slash. The text itself where that cannot be told.
-fs::path resolved(const std::string& path) {
-  std::error_code error;
-  fs::path whole = fs::weakly_canonical(fs::absolute(path, error), error);
-  if (error) return {path};
-  return whole.has_filename() || whole == whole.root_path() ? whole : whole.parent_path();
-}
-
 /// The same path, or the same folder under two paths (a bind mount).
 bool same_folder(const fs::path& a, const fs::path& b) {
   if (a == b) return true;
@@ -45,10 +37,19 @@ std::vector<Place> places_of(const StoreOptions& options) {
 
 }  // namespace
 
+std::string resolved_path(const std::string& path) {
+  std::error_code error;
+  const fs::path absolute = fs::absolute(path, error);
+  if (error) return path;
+  fs::path whole = fs::weakly_canonical(absolute, error);
+  if (error) whole = absolute;
+  return (whole.has_filename() || whole == whole.root_path() ? whole : whole.parent_path()).native();
+}
+
 std::optional<std::string> path_within(const std::string& outer, const std::string& inner) {
-  const fs::path folder = resolved(outer);
+  const fs::path folder = resolved_path(outer);
   fs::path rest;
-  for (fs::path at = resolved(inner);; at = at.parent_path()) {
+  for (fs::path at = resolved_path(inner);; at = at.parent_path()) {
     if (same_folder(at, folder)) return rest.native();
     if (!at.has_relative_path()) return std::nullopt;
     rest = rest.empty() ? at.filename() : at.filename() / rest;

@@ -10,6 +10,10 @@
 
 namespace steelyard::store {
 
+/// Absolute, without a trailing slash, links followed as far as the path exists: so that `..` behind a link means what
+/// it means to the system. Where that cannot be told, the path as it was given.
+std::string resolved_path(const std::string& path);
+
 /// The path of `inner` relative to `outer` where it is that folder (then empty) or lies in it, by the filesystem's own
 /// account: links and other spellings do not hide it. Either may be absent yet.
 std::optional<std::string> path_within(const std::string& outer, const std::string& inner);

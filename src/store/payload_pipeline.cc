@@ -146,7 +146,7 @@ class PayloadPipeline::Worker {
     const tiers::ObjectName name = payload_of(pipeline_.attempt_, index);
     const Digest& sha256 = pipeline_.objects_[index].sha256;
     Claim claim;
-    if (!pipeline_.mode_.link_only && is_shared_within(span.bytes)) {
+    if (!pipeline_.mode_.link_only) {
       SY_ASSIGN_OR_RETURN(claim, claim_content(sha256));
       if (pipeline_.stop_.stopped()) return {};
     }
@@ -165,9 +165,6 @@ class PayloadPipeline::Worker {
     return {};
   }
 
-  /// A small object becomes content only with the flush, so there is nothing to wait for.
-  static bool is_shared_within(std::uint64_t bytes) { return bytes >= limits::kBlockBytes; }
-
   /// Waits until nobody puts equal content. Whoever waits has no put of its own under way, so two never wait for each
   /// other.
   Result<Claim> claim_content(const Digest& sha256) {
@@ -181,7 +178,7 @@ class PayloadPipeline::Worker {
   }
 
   void count_absent(const Digest& sha256, std::uint64_t bytes) {
-    if (is_shared_within(bytes)) {
+    {
       const std::lock_guard lock(pipeline_.mutex_);
       if (!pipeline_.absent_.insert(sha256).second) return;
     }

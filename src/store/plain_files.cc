@@ -37,14 +37,6 @@ Result<UniqueFd> open_or_make_folder(int root, std::string_view relative) {
   return folder;
 }
 
-Status sync_folder(const std::string& path) {
-  const UniqueFd fd(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!fd.valid()) return errno_status(errno, "open", path);
-  // Some filesystems do not know fsync of a folder.
-  if (fsync(fd.get()) != 0 && errno != EINVAL) return errno_status(errno, "fsync", path);
-  return {};
-}
-
 Result<PlainFileWriter> PlainFileWriter::create(Runtime& runtime, int folder, const std::string& name,
                                                 std::uint64_t bytes, ByteSpan staging) {
   SY_CHECK(staging.size() >= kAlignment && staging.size() % kAlignment == 0, "staging memory is whole pages");

@@ -17,9 +17,6 @@ namespace steelyard::store {
 /// Opens the folder `relative` (which may be longer than PATH_MAX) below `root`, making what is missing.
 Result<UniqueFd> open_or_make_folder(int root, std::string_view relative);
 
-/// Makes the names in a folder durable.
-Status sync_folder(const std::string& path);
-
 /// One file being written from its first byte to its last. Used by one thread. `staging` is the caller's memory, lent
 /// for the writer's life.
 class PlainFileWriter {

@@ -34,7 +34,8 @@ class Source {
   virtual std::vector<std::pair<std::string, std::string>> facts() const = 0;
 };
 
-/// Scans a real source (store/source_folder.h).
+/// Scans a real source (store/source_folder.h). In a cgroup with little memory what it brings into the page cache is
+/// dropped behind the reader.
 Result<std::unique_ptr<Source>> open_source(const std::string& path, bool follow_links);
 
 /// Reads small pieces for plan_checkpoint; keeps the last file open.

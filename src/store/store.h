@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -71,12 +72,16 @@ struct Selector {
   formats::Ref ref;
 };
 
+/// The label that an import gives by itself: the ref that points to a hub snapshot.
+inline constexpr std::string_view kHubRefLabel = "hub_ref";
+
 struct ImportRequest {
   std::string source;  ///< a folder or one weight file
   Selector target;     ///< resource and revision filled in; the generation optional
   formats::CheckpointOptions checkpoint;
   bool follow_links = false;
-  metadata::Labels labels;
+  metadata::Labels labels;            ///< the user's
+  metadata::Labels automatic_labels;  ///< found in the source; an import that is resumed keeps those of its first begin
   std::optional<std::uint64_t> chunk_bytes;  ///< absent: the lineage's, else the default
   metadata::Policy policy;
   bool verify_after_write = false;
@@ -93,6 +98,7 @@ struct ImportResult {
   std::uint64_t reused_bytes = 0;
   std::uint64_t skipped = 0;  ///< files and folders of the source that were not taken (CheckpointPlan::skipped)
   std::uint64_t skipped_bytes = 0;
+  bool already_there = false;  ///< the writer that was waited for published the same content; nothing was written
   double seconds = 0;
 };
 
@@ -131,14 +137,20 @@ struct MaterializeRequest {
   Selector source;
   std::string target;
   bool force = false;
-  bool allow_degraded = false;
+  bool allow_degraded = false;  ///< also: leave damaged files out instead of failing
+  std::string home;             ///< the user's home folder, which is not replaced; may be empty
 };
 struct MaterializeResult {
   metadata::RevisionRecord record;
   std::string path;
-  std::uint64_t files = 0;
+  std::uint64_t files = 0;  ///< that were written
   std::uint64_t bytes = 0;
   std::vector<std::string> notes;  ///< "not atomic: ... is a mount point"
+  struct Missing {
+    std::string file;
+    Status why;  ///< CORRUPT, or the error of a read that proves nothing
+  };
+  std::vector<Missing> missing;  ///< only with allow_degraded; by path
 };
 
 struct CatRequest {
@@ -170,6 +182,8 @@ class Store {
 
   /// Records what it saw (not when read-only). An error only where it could not be done; problems are in the report.
   virtual Result<VerifyReport> verify(const Selector& selector, Observer& observer, const CancelFlag& cancel) = 0;
+  /// With allow_degraded the target holds every intact file and the result names the others; without an intact file,
+  /// or without allow_degraded, damage is an error and there is no target.
   virtual Result<MaterializeResult> materialize(const MaterializeRequest& request, Observer& observer,
                                                 const CancelFlag& cancel) = 0;
   /// Verified bytes, in order, in pieces; an error of `sink` ends it and comes back.

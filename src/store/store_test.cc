@@ -119,7 +119,7 @@ class StoreTest : public testing::Test {
   }
   Result<MaterializeResult> materialize(Store& store, const std::string& target, bool force = false) {
     Recorder recorder;
-    return store.materialize({selector_, target, force, false}, recorder, cancel_);
+    return store.materialize({selector_, target, force, false, {}}, recorder, cancel_);
   }
   Result<std::string> cat(Store& store, const std::string& path, std::optional<std::uint64_t> first = {},
                           std::optional<std::uint64_t> last = {}) {
@@ -201,6 +201,21 @@ TEST_F(StoreTest, EqualObjectsUnderWayTogetherAreWrittenOnce) {
     ASSERT_TRUE(imported.ok()) << imported.status().to_string();
     EXPECT_EQ(imported->written_bytes, 2 * kMiB) << jobs << " workers";
     EXPECT_EQ(imported->reused_bytes, 8 * kMiB);
+    EXPECT_TRUE(verify(*store)->problems.empty());
+  }
+}
+
+TEST_F(StoreTest, EqualSmallFilesOfAnImportAreWrittenOnce) {
+  for (const unsigned jobs : {1U, 2U}) {
+    options_.jobs = jobs;
+    options_.path = at("small-" + std::to_string(jobs));
+    const std::string data = pattern(5000, jobs);
+    for (int i = 0; i < 8; ++i) write(at("small/" + std::to_string(i) + ".bin"), data);
+    const auto store = open();
+    const auto imported = import(*store, request(at("small")));
+    ASSERT_TRUE(imported.ok()) << imported.status().to_string();
+    EXPECT_EQ(imported->written_bytes, data.size()) << jobs << " workers";
+    EXPECT_EQ(imported->reused_bytes, 7 * data.size());
     EXPECT_TRUE(verify(*store)->problems.empty());
   }
 }

@@ -14,8 +14,12 @@
 #include <vector>
 
 #include "base/log.h"
+#include "base/sync_folder.h"
+#include "base/utf8.h"
 #include "formats/checkpoint_files.h"
 #include "hash/sha256.h"
+#include "store/overlap.h"
+#include "store/target_guard.h"
 
 namespace steelyard::store {
 namespace {
@@ -99,16 +103,35 @@ Status remove_tree(const fs::path& path) {
   return error ? errno_status(error.value(), "remove", path.native()) : Status();
 }
 
+/// rename(2) says that this folder, or this filesystem, does not have it so; nothing is wrong otherwise.
+bool is_refused(int error) {
+  return error == EINVAL || error == EXDEV || error == ENOSYS || error == EOPNOTSUPP || error == ENOTSUP ||
+         error == EBUSY || error == EPERM;
+}
+
+/// Says what --force would replace.
+Status not_empty(const fs::path& target, std::vector<fs::path> content) {
+  constexpr std::size_t kNamedMax = 5;
+  std::sort(content.begin(), content.end());
+  std::string names;
+  for (std::size_t i = 0; i < std::min(content.size(), kNamedMax); ++i) {
+    names += (i > 0 ? ", " : "") + printable(content[i].filename().native());
+  }
+  if (content.size() > kNamedMax) names += fmt::format(" and {} more", content.size() - kNamedMax);
+  return {Code::kConflict, fmt::format("{} is not empty: it holds {}", printable(target.native()), names),
+          "name another folder, or replace this one, with everything in it, with --force"};
+}
+
 }  // namespace
 
-Result<std::unique_ptr<TargetFolder>> TargetFolder::prepare(Runtime& runtime, const std::string& target, bool force) {
-  std::error_code error;
-  fs::path path = fs::absolute(target, error).lexically_normal();
-  if (error || target.empty()) {
-    return Status(Code::kInvalidArgument, fmt::format("\"{}\" is not a path to materialise to", target));
+Result<std::unique_ptr<TargetFolder>> TargetFolder::prepare(Runtime& runtime, const std::string& target, bool force,
+                                                            const std::string& home) {
+  fs::path path = resolved_path(target);
+  if (target.empty() || !path.is_absolute()) {
+    return Status(Code::kInvalidArgument, fmt::format("\"{}\" is not a path to materialise to", printable(target)),
+                  "name a folder that does not exist yet, or an empty one");
   }
-  if (!path.has_filename() && path.has_parent_path()) path = path.parent_path();  // a trailing slash
-  error.clear();
+  std::error_code error;
   // A target that is not there yet is an error to is_symlink().
   std::error_code absent;
   if (fs::is_symlink(path, absent)) {
@@ -129,12 +152,16 @@ Result<std::unique_ptr<TargetFolder>> TargetFolder::prepare(Runtime& runtime, co
                     "name a folder that does not exist yet, or an empty one");
     }
     folder->target_exists_ = true;
-    folder->in_place_ = is_mount_root(path) || !may_hold_sibling(path);
-    SY_ASSIGN_OR_RETURN(const auto content, content_of(path, folder->in_place_));
-    if (!content.empty() && !force) {
-      return Status(Code::kConflict, fmt::format("{} is not empty", path.native()),
-                    "name another folder, or replace this one with --force");
+    if (is_mount_root(path)) {
+      folder->becomes_in_place("is a mount point");
+    } else if (!may_hold_sibling(path)) {
+      folder->becomes_in_place("lies in a folder that may not be written");
+    } else if (is_current_folder(path.native())) {
+      folder->becomes_in_place("is the current folder");
     }
+    SY_ASSIGN_OR_RETURN(auto content, content_of(path, folder->in_place_));
+    if (!content.empty() && !force) return not_empty(path, std::move(content));
+    if (!content.empty()) SY_RETURN_IF_ERROR(check_replaceable(path.native(), home));
   } else if (status.type() == fs::file_type::none) {
     return errno_status(error.value(), "stat", path.native());
   }
@@ -186,7 +213,7 @@ Status TargetFolder::publish(const std::set<std::string>& folders) {
   const auto sync = [&](const std::string& relative) -> Status {
     if (const int fault = runtime_.point("materialize.sync"); fault != 0) return errno_status(fault, "fsync", relative);
     SY_ASSIGN_OR_RETURN(const UniqueFd fd, open_or_make_folder(staging_fd_.get(), relative));
-    return fsync(fd.get()) == 0 || errno == EINVAL ? Status() : errno_status(errno, "fsync", relative);
+    return sync_open_folder(fd.get(), relative);
   };
   for (const std::string& folder : folders) SY_RETURN_IF_ERROR(sync(folder).annotate("publishing", path_));
   SY_RETURN_IF_ERROR(sync("").annotate("publishing", path_));
@@ -199,31 +226,101 @@ Status TargetFolder::filled_meanwhile() const {
           "name another folder, or replace this one with --force"};
 }
 
+int TargetFolder::rename_to_target(unsigned flags) const {
+  return renameat2(AT_FDCWD, staging_path_.c_str(), AT_FDCWD, path_.c_str(), flags) == 0 ? 0 : errno;
+}
+
 Status TargetFolder::publish_by_rename() {
   const fs::path target(path_);
   if (const int fault = runtime_.point("materialize.rename"); fault != 0) return errno_status(fault, "rename", path_);
-  const auto rename_with = [&](unsigned flags) {
-    return renameat2(AT_FDCWD, staging_path_.c_str(), AT_FDCWD, path_.c_str(), flags) == 0;
-  };
   std::error_code error;
-  const bool exchange = force_ && fs::exists(target, error) && !fs::is_empty(target, error);
-  // rename(2) replaces an empty folder and nothing else; a folder that was filled meanwhile is not overwritten.
-  const bool renamed = exchange ? rename_with(RENAME_EXCHANGE) : rename(staging_path_.c_str(), path_.c_str()) == 0;
-  if (!renamed && (errno == ENOTEMPTY || errno == EEXIST)) {
-    return filled_meanwhile();
+  const bool exists = fs::exists(target, error);
+  std::string replaced;
+  if (force_ && exists && !fs::is_empty(target, error)) {
+    int refused = runtime_.point("materialize.exchange");
+    if (refused == 0) refused = rename_to_target(RENAME_EXCHANGE);
+    if (refused == 0) {
+      replaced = staging_path_;
+    } else if (is_refused(refused)) {
+      SY_ASSIGN_OR_RETURN(replaced, replace_in_two_steps());
+      if (replaced.empty()) return publish_in_place();
+    } else {
+      return errno_status(refused, "rename", path_);
+    }
+  } else if (const int refused = rename_to_target(0); refused != 0) {
+    // rename(2) replaces an empty folder and nothing else; a folder that was filled meanwhile is not overwritten.
+    if (refused == ENOTEMPTY || refused == EEXIST) return filled_meanwhile();
+    if (!exists || !is_refused(refused)) return errno_status(refused, "rename", path_);
+    becomes_in_place("cannot be replaced on its filesystem");
+    return publish_in_place();
   }
-  if (!renamed) return errno_status(errno, "rename", path_);
+  staging_path_.clear();
   SY_RETURN_IF_ERROR(sync_folder(target.parent_path()));
   SY_POINT(runtime_, "materialize.after_publish");
-  const std::string replaced = std::exchange(staging_path_, {});
-  return exchange ? remove_tree(replaced).annotate("removing", "what was replaced") : Status();
+  if (!replaced.empty()) remove_replaced(replaced);
+  return {};
+}
+
+/// Where the old folder is now; empty where it cannot be moved at all and its files must be replaced one by one.
+Result<std::string> TargetFolder::replace_in_two_steps() {
+  constexpr std::size_t kNameBytesMax = 200;
+  const fs::path target(path_);
+  const std::string name = target.filename().native().substr(0, kNameBytesMax);
+  const std::string aside =
+      (target.parent_path() / fmt::format("{}.replaced-{}", name, runtime_.random_hex(4))).native();
+  int refused = runtime_.point("materialize.set_aside");
+  if (refused == 0 && rename(path_.c_str(), aside.c_str()) != 0) refused = errno;
+  if (is_refused(refused)) {
+    becomes_in_place("cannot be renamed on its filesystem");
+    return std::string();
+  }
+  if (refused != 0) return errno_status(refused, "rename", path_);
+  SY_POINT(runtime_, "materialize.between_renames");
+  refused = runtime_.point("materialize.second_rename");
+  if (refused == 0) refused = rename_to_target(0);
+  if (refused == 0) {
+    notes_.push_back(
+        fmt::format("{} was replaced in two steps, since its filesystem cannot exchange folders: for a "
+                    "moment nothing was there",
+                    printable(path_)));
+    return aside;
+  }
+  Status status =
+      refused == ENOTEMPTY || refused == EEXIST ? filled_meanwhile() : errno_status(refused, "rename", path_);
+  if (rename(aside.c_str(), path_.c_str()) == 0) return status;
+  return std::move(status).with_hint(fmt::format("what was there is now at {}", printable(aside)));
+}
+
+/// The target is complete: what is left of the old one is no failure of it.
+void TargetFolder::remove_replaced(const std::string& replaced) {
+  Status removed;
+  if (const int fault = runtime_.point("materialize.remove"); fault != 0) {
+    removed = errno_status(fault, "remove", replaced);
+  } else {
+    removed = remove_tree(replaced);
+  }
+  if (removed.ok()) return;
+  notes_.push_back(fmt::format("what stood at {} before could not be removed and is left at {}: {}", printable(path_),
+                               printable(replaced), removed.message()));
+}
+
+void TargetFolder::becomes_in_place(std::string_view why) {
+  in_place_ = true;
+  notes_.push_back(fmt::format("{} {} and cannot be renamed, so its files appear one by one, index files last",
+                               printable(path_), why));
 }
 
 Status TargetFolder::publish_in_place() {
   const fs::path target(path_);
   SY_ASSIGN_OR_RETURN(const std::vector<fs::path> old, content_of(target, true));
   if (!old.empty() && !force_) return filled_meanwhile();
-  for (const fs::path& entry : old) SY_RETURN_IF_ERROR(remove_tree(entry));
+  const auto incomplete = [&](Status status) {
+    return std::move(status).with_hint(
+        fmt::format("{} is incomplete now; the same command again, with --force, completes it", printable(path_)));
+  };
+  for (const fs::path& entry : old) {
+    if (Status status = remove_tree(entry); !status.ok()) return incomplete(std::move(status));
+  }
   SY_ASSIGN_OR_RETURN(std::vector<fs::path> made, entries_of(staging_path_));
   std::sort(made.begin(), made.end());
   std::stable_partition(made.begin(), made.end(), [](const fs::path& entry) {
@@ -232,10 +329,11 @@ Status TargetFolder::publish_in_place() {
   });
   for (const fs::path& entry : made) {
     if (rename(entry.c_str(), (target / entry.filename()).c_str()) != 0) {
-      return errno_status(errno, "rename", entry.native());
+      return incomplete(errno_status(errno, "rename", entry.native()));
     }
   }
-  SY_RETURN_IF_ERROR(remove_tree(std::exchange(staging_path_, {})));
+  remove_tree(std::exchange(staging_path_, {}))
+      .ignore("it is empty, and the next materialise to this target removes it");
   return sync_folder(target);
 }
 

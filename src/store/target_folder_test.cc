@@ -137,6 +137,127 @@ TEST_F(TargetFolderTest, ForceExchangesTheWholeFolder) {
   EXPECT_EQ(names(), (std::vector<std::string>{"out", "out/x"}));
 }
 
+TEST_F(TargetFolderTest, WithoutAnExchangeTheOldFolderIsSetAsideFirst) {
+  for (const int error : {EINVAL, ENOSYS, EOPNOTSUPP, EXDEV}) {
+    fs::remove_all(at("out"));
+    write(at("out/old"), "old");
+    runtime_.disarm();
+    runtime_.arm("materialize.exchange", error);
+    {
+      const auto target = prepare(at("out"), true);
+      ASSERT_TRUE(target.ok());
+      put(**target, "x", "1");
+      const Status published = (*target)->publish();
+      ASSERT_TRUE(published.ok()) << published.to_string();
+      ASSERT_EQ((*target)->notes().size(), 1U);
+      EXPECT_NE((*target)->notes()[0].find("in two steps"), std::string::npos) << (*target)->notes()[0];
+    }
+    EXPECT_EQ(names(), (std::vector<std::string>{"out", "out/x"})) << error;
+  }
+}
+
+TEST_F(TargetFolderTest, ASecondRenameThatFailsPutsTheOldFolderBack) {
+  write(at("out/old"), "old");
+  runtime_.arm("materialize.exchange", EINVAL);
+  runtime_.arm("materialize.second_rename", EIO);
+  {
+    const auto target = prepare(at("out"), true);
+    ASSERT_TRUE(target.ok());
+    put(**target, "x", "1");
+    EXPECT_EQ((*target)->publish().code(), Code::kUnavailable);
+  }
+  EXPECT_EQ(names(), (std::vector<std::string>{"out", "out/old"}));
+}
+
+TEST_F(TargetFolderTest, WhatACrashBetweenTheRenamesLeavesSaysWhatItIs) {
+  write(at("out/old"), "old");
+  runtime_.arm("materialize.exchange", EINVAL);
+  std::vector<std::string> between;
+  runtime_.on("materialize.between_renames", [&] { between = names(); });
+  const auto target = prepare(at("out"), true);
+  ASSERT_TRUE(target.ok());
+  put(**target, "x", "1");
+  ASSERT_TRUE((*target)->publish().ok());
+  EXPECT_TRUE(std::ranges::any_of(between, [](const std::string& name) { return name.starts_with("out.replaced-"); }));
+}
+
+TEST_F(TargetFolderTest, AFolderThatCannotBeMovedGetsItsFilesOneByOne) {
+  write(at("out/old/deep"), "old");
+  runtime_.arm("materialize.exchange", EXDEV);
+  runtime_.arm("materialize.set_aside", EXDEV);
+  {
+    const auto target = prepare(at("out"), true);
+    ASSERT_TRUE(target.ok());
+    put(**target, "x", "1");
+    const Status published = (*target)->publish();
+    ASSERT_TRUE(published.ok()) << published.to_string();
+    EXPECT_FALSE((*target)->atomic());
+    ASSERT_EQ((*target)->notes().size(), 1U);
+    EXPECT_NE((*target)->notes()[0].find("one by one"), std::string::npos) << (*target)->notes()[0];
+  }
+  EXPECT_EQ(names(), (std::vector<std::string>{"out", "out/x"}));
+}
+
+TEST_F(TargetFolderTest, WhatCannotBeRemovedAfterwardsIsNamedAndNoFailure) {
+  write(at("out/old"), "old");
+  runtime_.arm("materialize.remove", EACCES);
+  const auto target = prepare(at("out"), true);
+  ASSERT_TRUE(target.ok());
+  put(**target, "x", "1");
+  const Status published = (*target)->publish();
+  ASSERT_TRUE(published.ok()) << published.to_string();
+  EXPECT_EQ(read(at("out/x")), "1");
+  ASSERT_EQ((*target)->notes().size(), 1U);
+  const std::string& note = (*target)->notes()[0];
+  const auto left = note.find(at(".steelyard-"));
+  ASSERT_NE(left, std::string::npos) << note;
+  EXPECT_EQ(read(note.substr(left, note.find(':', left) - left) + "/old"), "old") << note;
+}
+
+TEST_F(TargetFolderTest, DotDotBehindALinkIsWhereTheSystemSaysItIs) {
+  fs::create_directories(at("far/inside"));
+  write(at("out/mine"), "mine");
+  fs::create_directory_symlink(at("far/inside"), at("link"));
+  const auto target = prepare(at("link/../out"));
+  ASSERT_TRUE(target.ok()) << target.status().to_string();
+  EXPECT_EQ((*target)->path(), at("far/out"));
+  put(**target, "x", "1");
+  ASSERT_TRUE((*target)->publish().ok());
+  EXPECT_EQ(read(at("far/out/x")), "1");
+  EXPECT_EQ(read(at("out/mine")), "mine");
+}
+
+TEST_F(TargetFolderTest, TheCurrentFolderIsFilledAndNotReplaced) {
+  const fs::path before = fs::current_path();
+  fs::create_directory(at("out"));
+  fs::current_path(at("out"));
+  const auto target = prepare(".");
+  const bool prepared = target.ok();
+  if (prepared) {
+    put(**target, "x", "1");
+    EXPECT_TRUE((*target)->publish().ok());
+    EXPECT_FALSE((*target)->atomic());
+    EXPECT_EQ(read("x"), "1") << "seen by whoever stands there";
+  }
+  EXPECT_EQ(prepare(".", true).code(), Code::kInvalidArgument) << "what is in it is not replaced";
+  fs::current_path(before);
+  EXPECT_TRUE(prepared);
+}
+
+TEST_F(TargetFolderTest, TheHomeFolderIsNotReplaced) {
+  write(at("user/thesis"), "mine");
+  EXPECT_EQ(TargetFolder::prepare(runtime_, at("user"), true, at("user")).code(), Code::kInvalidArgument);
+  EXPECT_EQ(TargetFolder::prepare(runtime_, root_.path(), true, at("user")).code(), Code::kInvalidArgument);
+  EXPECT_EQ(names(), (std::vector<std::string>{"user", "user/thesis"}));
+}
+
+TEST_F(TargetFolderTest, WhatWouldBeReplacedIsNamed) {
+  for (const char* name : {"a", "b", "c", "d", "e", "f", "g"}) write(at("out/") + name, "mine");
+  const Status status = prepare(at("out")).status();
+  EXPECT_EQ(status.code(), Code::kConflict);
+  EXPECT_NE(status.message().find("a, b, c, d, e and 2 more"), std::string::npos) << status.to_string();
+}
+
 TEST_F(TargetFolderTest, AFileIsNoTarget) {
   write(at("out"), "file");
   for (const bool force : {false, true}) EXPECT_EQ(prepare(at("out"), force).code(), Code::kInvalidArgument);

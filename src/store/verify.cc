@@ -24,6 +24,9 @@
 namespace steelyard::store {
 namespace {
 
+/// Between two tries to record what was found, each of which waits for itself.
+constexpr std::int64_t kRecordPauseMs = 100;
+
 /// What one worker reads in one go. Whole objects are digested as objects; with a file, its digest is taken too.
 struct Job {
   std::optional<std::size_t> file;
@@ -252,7 +255,7 @@ bool is_gone(Context& context, const metadata::RevisionRecord& record) {
 /// Publishes the observation: READY <-> DEGRADED. The bytes are immutable, so an observation stays true when the record
 /// moved meanwhile; it is offered again for the record as it is now.
 Result<metadata::RevisionRecord> publish(Context& context, metadata::RevisionRecord record,
-                                         std::vector<std::string> damaged, bool all_missing) {
+                                         std::vector<std::string> damaged, bool all_missing, const StopSignal& stop) {
   if (context.read_only) return record;
   metadata::ReconcileRevision command;
   command.identity = record.identity;
@@ -260,14 +263,19 @@ Result<metadata::RevisionRecord> publish(Context& context, metadata::RevisionRec
   if (damaged.size() > limits::kDamagedNamedMax) damaged.resize(limits::kDamagedNamedMax);
   command.damage.objects = std::move(damaged);
   command.residency = all_missing ? metadata::Residency::kAbsent : metadata::Residency::kCold;
-  for (int tries = 0;; ++tries) {
+  const std::int64_t deadline = context.runtime.mono_ms() + limits::kRecordWaitMs;
+  for (int tries = 0;;) {
     command.observed_generation = record.metadata_generation;
     auto reconciled = context.catalog.reconcile_weight_revision(command);
-    if (reconciled.code() == Code::kNoSpace) {
+    if (reconciled.code() == Code::kBusy && context.runtime.mono_ms() < deadline && !stop.stopped()) {
+      context.runtime.sleep_ms(kRecordPauseMs);
+      continue;
+    }
+    if (reconciled.code() == Code::kNoSpace || reconciled.code() == Code::kBusy) {
       log_warning("what was found could not be recorded: {}", reconciled.status().message());
       return record;
     }
-    if (reconciled.ok() || reconciled.code() != Code::kStaleGeneration || tries == 3) return reconciled;
+    if (reconciled.ok() || reconciled.code() != Code::kStaleGeneration || tries++ == 3) return reconciled;
     SY_ASSIGN_OR_RETURN(record, context.catalog.get_weight_revision(record.identity));
   }
 }
@@ -324,7 +332,7 @@ Result<VerifyReport> run_verify(Context& context, const Selector& selector, Obse
   if (const auto stat = context.cold.stat(manifest_of(attempt_of(report.record))); stat.ok()) {
     report.checked_bytes += stat->bytes;
   }
-  SY_ASSIGN_OR_RETURN(report.record, publish(context, report.record, std::move(damaged), all_missing));
+  SY_ASSIGN_OR_RETURN(report.record, publish(context, report.record, std::move(damaged), all_missing, stop));
   return report;
 }
 

@@ -128,7 +128,7 @@ def test_sixteen_imports_at_once_of_sixteen_contents(steelyard, tmp_path):
     """Reading an index, changing and writing it lost entries. Sixteen writers, sixteen revisions, each with its own bytes."""
     sources = [make_checkpoint(tmp_path / f"source-{number}", shards=1, tensors_per_shard=1, seed=number) for number in range(16)]
     running = [steelyard.start("--json", "import", one, f"model-{number:02d}") for number, one in enumerate(sources)]
-    results = [harness.finish(process, timeout=120) for process in running]
+    results = [harness.finish(process, timeout=300) for process in running]
     assert [code for code, _, _ in results] == [0] * 16, [error for _, _, error in results if error]
     listed = harness.revisions(steelyard)
     assert sorted(one["resource_id"] for one in listed) == [f"model-{number:02d}" for number in range(16)]

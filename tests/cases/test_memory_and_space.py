@@ -19,6 +19,14 @@ def source(tmp_path):
     return harness.small_checkpoint(tmp_path / "source")
 
 
+def forget(folder) -> None:
+    """Takes the files of a folder out of the page cache, so that whoever reads them is charged for them."""
+    for path in folder.iterdir():
+        with open(path, "rb") as file:
+            os.fsync(file.fileno())
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
 def used_bytes(folder) -> int:
     found = os.statvfs(folder)
     return (found.f_blocks - found.f_bfree) * found.f_frsize
@@ -30,9 +38,14 @@ def used_bytes(folder) -> int:
 @pytest.mark.slow
 @pytest.mark.parametrize("limit_mib", [256, 128])
 def test_a_small_container(steelyard, tmp_path, limit_mib):
-    """Page cache of mapped shards brought the OOM killer; agents needed as much memory as the model has bytes."""
+    """Page cache of mapped shards brought the OOM killer; agents needed as much memory as the model has bytes.
+
+    The cache of what is read counts too: the group does not fill up with it.
+    """
     model_mib = 1024 if limit_mib == 256 else 384
+    budget = max((limit_mib - 96) // 2, 16)
     source = support.large_checkpoint(tmp_path / "source", model_mib)
+    forget(source)
     with support.memory_group(limit_mib * MIB) as group:
         if isinstance(group, str):
             pytest.skip(group)
@@ -41,7 +54,7 @@ def test_a_small_container(steelyard, tmp_path, limit_mib):
         steelyard("materialize", "model", tmp_path / "out", wrapper=group.wrapper)
         with open(os.devnull, "wb") as nowhere:
             steelyard("cat", "model", "part-1.safetensors", wrapper=group.wrapper, stdout=nowhere)
-        assert group.kills() == 0 and 0 < group.peak() <= limit_mib * MIB
+        assert group.kills() == 0 and 0 < group.peak() <= min(limit_mib, budget + 128) * MIB
     same = subprocess.run(["cmp", tmp_path / "out" / "part-1.safetensors", source / "part-1.safetensors"])
     assert same.returncode == 0
 
@@ -109,11 +122,11 @@ def test_a_filesystem_without_direct_io(steelyard, tmp_path):
             pytest.skip(refused)
         runner = steelyard.at(tmp_path / "disk" / "store")
         for words in (["import", source, "model"], ["verify", "model"], ["materialize", "model", tmp_path / "out"]):
-            lines = runner("--log-level", "info", *words, env={"STEELYARD_FAULT": "EINVAL@tier.direct"}).stderr.splitlines()
+            lines = runner("--log-level", "info", *words, env={"STEELYARD_FAULT": "EINVAL@tier.direct"}).said.splitlines()
             assert len([line for line in lines if "direct" in line]) <= 1, lines
             assert all(line.startswith("info: ") for line in lines), lines
         assert tree_digests(tmp_path / "out") == tree_digests(source)
-        assert runner("import", source, "quiet").stderr == ""
+        assert runner("import", source, "quiet").said == ""
 
 
 # --- writes that go wrong ---

@@ -210,7 +210,7 @@ def test_consolidated_beside_shards(steelyard, tmp_path, index):
     names = [f"model.layers.{number}.mlp.up_proj.weight" for number in range(2)]
     double = write_safetensors(source / "consolidated.safetensors", {name: tensor("BF16", [16, 32], "double") for name in names})
     result = steelyard("import", source, "model")
-    (warning,) = result.stderr.splitlines()
+    (warning,) = result.said.splitlines()
     assert "consolidated.safetensors" in warning and "model" in warning
     assert {name: one["file"] for name, one in tensors_of(steelyard).items()} == {name: shard_name(i, 2) for i, name in enumerate(names)}
     preview = steelyard.json("import", source, "--dry-run", "--progress", "none")
@@ -246,7 +246,7 @@ def test_variants_beside_the_plain_files(steelyard, tmp_path):
         "text/t": ("F16", "text/model.fp16.safetensors"),
         **{f"unet/{name}": ("F32", f"unet/{shard_name(i, 2)}") for i, name in enumerate(names)},
     }
-    warnings = steelyard("import", source, "again").stderr.splitlines()
+    warnings = steelyard("import", source, "again").said.splitlines()
     assert len(warnings) == 2, "one for each folder that has a double"
     assert any("vae/model.safetensors" in one and "vae/model.fp16.safetensors" in one for one in warnings)
     steelyard("import", source / "vae", "half", "--exclude", "model.safetensors")

@@ -67,9 +67,7 @@ def test_a_dead_writer_blocks_nobody(steelyard, source):
         killed = steelyard.run(*harness.import_args(source), env={"STEELYARD_FAULT": f"kill@{point}"})
         assert killed.code == -signal.SIGKILL
         assert steelyard.json("inspect", f"{harness.REF}#1")["revision"]["availability"] == "IMPORTING"
-    begin = time.monotonic()
-    done = steelyard.json(*harness.import_args(source))["revision"]
-    assert time.monotonic() - begin < 10
+    done = harness.import_until_done(steelyard, source)["revision"]
     assert (done["weight_generation"], done["import_attempt"]) == (1, 4)
     assert done["created_at"] <= done["updated_at"]
 
@@ -99,18 +97,20 @@ def test_totals_stay_the_same_when_it_fails_and_goes_on(steelyard, source):
 
 def test_progress_in_a_log_file(steelyard, source, tmp_path):
     """Logs of containers showed nothing: all was one line, rewritten by carriage returns."""
-    begin = time.monotonic()
     with open(tmp_path / "log", "wb") as log:
         process = steelyard.start(*harness.import_args(source), stderr=log, env={"STEELYARD_FAULT": "stop@import.after_object_put#2"})
         harness.wait_until(lambda: harness.is_stopped(process), "stop")
+        # Longer than the time between two lines, which was counted from before the stop.
+        begin = time.monotonic()
         wait_until(lambda: time.monotonic() - begin > 3.2)
         process.send_signal(signal.SIGCONT)
-        process.communicate(timeout=60)
+        process.communicate(timeout=300)
+        seconds = time.monotonic() - begin
     assert process.returncode == 0
     text = (tmp_path / "log").read_bytes().decode()
     assert "\r" not in text and "\x1b" not in text and text.endswith("\n")
     lines = text.splitlines()
-    assert 2 <= len(lines) <= 8 and all(line.startswith("import: ") for line in lines) and "100 %" in lines[-1], text
+    assert 2 <= len(lines) <= 3 + seconds / 3 and all(line.startswith("import: ") for line in lines) and "100 %" in lines[-1], text
 
 
 @pytest.mark.parametrize("verb", ["materialize", "cat", "verify"])
@@ -165,7 +165,12 @@ def test_right_size_and_wrong_bytes(steelyard, tmp_path):
     assert steelyard.error("cat", "model", file, code=11)["code"] == "NOT_READY"
     healthy = "model-00001-of-00002.safetensors"
     assert steelyard("cat", "model", healthy, "--allow-degraded").stdout_bytes == (source / healthy).read_bytes()
-    assert steelyard.error("materialize", "model", tmp_path / "out", "--allow-degraded", code=5)["code"] == "CORRUPT"
+    result = steelyard("--json", "materialize", "model", tmp_path / "out", "--allow-degraded", code=5)
+    assert result.error()["code"] == "CORRUPT" and file in result.error()["message"]
+    assert [one["file"] for one in result.json()["missing"]] == [file]
+    whole = tree_digests(source)
+    del whole[file]
+    assert tree_digests(tmp_path / "out") == whole, "what is intact, and no file that looks whole and is not"
     # The same checkpoint again is a new revision and must not share the bad bytes.
     steelyard("import", source, "model", "--chunk-size", "1MiB")
     assert steelyard.json("verify", "model")["ok"]

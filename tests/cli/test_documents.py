@@ -21,7 +21,7 @@ REVISION = {
 }  # fmt: skip
 STATS = {
     "files": COUNT, "tensors": COUNT, "payload_objects": COUNT, "logical_bytes": COUNT, "written_bytes": COUNT,
-    "reused_bytes": COUNT, "seconds": REAL, "skipped": COUNT, "skipped_bytes": COUNT,
+    "reused_bytes": COUNT, "seconds": REAL, "skipped": COUNT, "skipped_bytes": COUNT, "already_there": bool,
 }  # fmt: skip
 LEASE = {"lease_id": TEXT, "ref": TEXT, "holder": TEXT, "ttl_seconds_left": REAL}
 
@@ -163,7 +163,8 @@ def test_verify_of_a_damaged_revision(steelyard, imported, checkpoint):
     assert result.error()["code"] == "CORRUPT"
     human = steelyard("verify", "demo", code=5)
     assert "object_checksum: file model-0000" in human.stdout and human.lines[-1] != "ok"
-    assert "damaged" in human.stderr
+    assert "damaged" in human.stderr and first["file"] in human.stderr
+    assert (human.stdout + human.stderr).count("object_checksum") == 1, "said once"
     # It is published, and reading wants the flag.
     assert steelyard.json("inspect", "demo")["revision"]["availability"] == "DEGRADED"
     assert "--allow-degraded" in steelyard.error("cat", "demo", "config.json", code=11)["hint"]
@@ -178,7 +179,7 @@ def test_verify_of_a_damaged_revision(steelyard, imported, checkpoint):
 def test_materialize(steelyard, imported, checkpoint, tmp_path):
     target = tmp_path / "new" / "copy"
     document = check(
-        steelyard.json("materialize", "demo", target), {"schema_version": COUNT, "ref": TEXT, "path": TEXT, "files": COUNT, "bytes": COUNT}
+        steelyard.json("materialize", "demo", target), {"schema_version": COUNT, "ref": TEXT, "path": TEXT, "files": COUNT, "bytes": COUNT, "missing": list}
     )
     assert document["path"] == str(target) and tree_digests(target) == tree_digests(checkpoint)
     assert document["files"] == len(tree_digests(checkpoint)) and document["bytes"] == imported["stats"]["logical_bytes"]
@@ -209,4 +210,4 @@ def test_nothing_else_is_on_stdout_and_stderr(steelyard, imported, tmp_path):
     for words in (["list"], ["inspect", "demo"], ["verify", "demo"], ["materialize", "demo", tmp_path / "m"], ["lease", "list"], ["config", "show"]):
         result = steelyard("--json", *words)
         result.json()
-        assert result.stdout.count("\n") == 1 and result.stderr == "", result.explain()
+        assert result.stdout.count("\n") == 1 and result.said == "", result.explain()

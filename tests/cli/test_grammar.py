@@ -52,6 +52,8 @@ def test_a_later_verb_is_refused_with_what_to_do(steelyard, verb):
     "words, message, hint",
     [
         (["imprt", "x"], 'unknown verb "imprt"', "`import`"),
+        (["ls"], 'unknown verb "ls"', "`list`"),
+        (["show", "x"], 'unknown verb "show"', "`inspect`"),
         (["lease", "aquire"], "`lease aquire`", "`lease acquire`"),
         (["lease"], "needs to know what to do", "lease list"),
         (["model"], "no verb", "--help"),
@@ -132,6 +134,9 @@ def test_flags_stand_before_and_after_the_verb(steelyard):
         assert steelyard(*words).json()["revisions"] == []
     assert steelyard("-qn", "other", "list").stdout == ""
     assert steelyard("list", "-nother").stdout == "no revisions in namespace other\n"
+    # A filter that matches nothing is not an empty store.
+    nothing = steelyard("list", "other", "--label", "a=b", "--state", "DELETED").stdout
+    assert nothing == "no revision in namespace default matches: resource other, state DELETED, label a=b\n"
 
 
 def test_the_hot_tier_is_refused_not_ignored(steelyard, checkpoint):

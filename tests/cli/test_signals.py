@@ -48,6 +48,7 @@ def test_an_interrupted_import(steelyard, source, number, code, json_mode):
         assert "interrupted" in error["message"] and "again" in error["hint"]
     else:
         assert "interrupted" in err.decode() and "again" in err.decode()
+        assert err.decode().count("nothing was ") == 1 and "resumes demo@main#1" in err.decode()
     assert steelyard.json("list")["revisions"] == []
     (revision,) = steelyard.json("list", "--all")["revisions"]
     assert revision["availability"] == "IMPORTING" and revision["committed_seq"] is None
@@ -107,9 +108,10 @@ def test_a_live_writer_is_busy_and_a_dead_one_is_not(steelyard, source):
 
 def test_waiting_for_a_writer(steelyard, source):
     process = start_and_stop(steelyard, "import.after_begin", "import", source, "demo")
-    waiting = steelyard.start("import", source, "demo", "--wait", "1m")
+    waiting = start_and_stop(steelyard, "import.waiting", "import", source, "demo", "--wait", "1m")
     process.send_signal(signal.SIGCONT)
     assert process.communicate(timeout=60)[0].decode().splitlines()[-1] == "demo@main#1"
+    waiting.send_signal(signal.SIGCONT)
     out, err = waiting.communicate(timeout=60)
     assert waiting.returncode == 0, err
-    assert out.decode().splitlines()[-1] == "demo@main#2"
+    assert out.decode().splitlines()[-1] == "demo@main#1" and b"already there" in out

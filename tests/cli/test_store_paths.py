@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 
 def test_a_path_that_the_catalog_cannot_have(steelyard, checkpoint, tmp_path):
     for parts, code in ((1, 0), (3, 2), (15, 2)):
@@ -38,3 +40,57 @@ def test_the_cold_tier_of_another_store(steelyard, checkpoint, tmp_path):
     error = steelyard.error("verify", "demo", "--cold-path", other.store / "cold", code=5)
     assert "--cold-path" in error["hint"]
     assert steelyard.json("verify", "demo")["ok"] and other.json("verify", "demo")["ok"]
+
+
+def names_the_setting(error: dict) -> None:
+    assert "--store DIR" in error["hint"] and "STEELYARD_STORE" in error["hint"], error
+
+
+def test_a_folder_with_other_files_is_no_place_for_a_store(steelyard, checkpoint, tmp_path):
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "thesis.tex").write_text("mine")
+    error = steelyard.at(mine).error("import", checkpoint, "demo", code=2)
+    assert "thesis.tex" in error["message"]
+    names_the_setting(error)
+    assert [path.name for path in mine.iterdir()] == ["thesis.tex"]
+
+
+def test_a_cold_tier_among_other_files(steelyard, checkpoint, tmp_path):
+    (tmp_path / "volume" / "datasets").mkdir(parents=True)
+    error = steelyard.error("import", checkpoint, "demo", "--cold-path", tmp_path / "volume", code=5)
+    assert "datasets" in error["message"] and "--cold-path" in error["hint"]
+
+
+def test_a_store_that_is_a_file_or_lies_below_one(steelyard, checkpoint):
+    for path in (checkpoint / "config.json", checkpoint / "config.json" / "store"):
+        for words in (("import", checkpoint, "demo"), ("list",), ("inspect", "demo")):
+            names_the_setting(steelyard.at(path).error(*words, code=2))
+
+
+def test_a_store_that_may_not_be_made(steelyard, checkpoint, tmp_path, unprivileged):
+    locked = tmp_path / "locked"
+    locked.mkdir()
+    locked.chmod(0o555)
+    for parent in [tmp_path, *list(tmp_path.parents)[:3]]:
+        if parent.stat().st_uid == os.geteuid():
+            parent.chmod(0o755)
+    names_the_setting(steelyard.at(locked / "a" / "store").error("import", checkpoint, "demo", code=9, **unprivileged))
+    names_the_setting(steelyard.at(locked).error("import", checkpoint, "demo", code=9, **unprivileged))
+
+
+def test_no_store(steelyard):
+    names_the_setting(steelyard.error("inspect", "demo", code=3))
+
+
+def test_a_store_that_may_not_be_looked_into(steelyard, checkpoint, tmp_path, unprivileged):
+    for parent in [tmp_path, *list(tmp_path.parents)[:3]]:
+        if parent.stat().st_uid == os.geteuid():
+            parent.chmod(0o755)
+    steelyard("import", checkpoint, "demo")
+    steelyard.store.chmod(0o000)
+    try:
+        for words in (("list",), ("inspect", "demo"), ("import", checkpoint, "demo")):
+            names_the_setting(steelyard.error(*words, code=9, **unprivileged))
+    finally:
+        steelyard.store.chmod(0o755)

@@ -100,9 +100,9 @@ def test_a_warning_is_one_line(steelyard, tmp_path):
     source = make_checkpoint(tmp_path / "odd", shards=1)
     write_file(source / "model.safetensors", safetensors_bytes({"x": Tensor("F8_XYZ", (4,), b"1234")}))
     result = steelyard("import", source, "plain")
-    (line,) = result.stderr.splitlines()
+    (line,) = result.said.splitlines()
     assert line.startswith("warning: ") and "F8_XYZ" in line
-    assert steelyard("import", source, "error", "--log-level", "error").stderr == ""
+    assert steelyard("import", source, "error", "--log-level", "error").said == ""
     result = steelyard("import", source, "json", "--progress", "json")
     warnings = [json.loads(line) for line in result.stderr.splitlines() if "warning" in line]
     assert [list(one) for one in warnings] == [["event", "message"]] and "F8_XYZ" in warnings[0]["message"]
@@ -135,6 +135,9 @@ def test_a_terminal_has_a_bar_that_goes_away_and_tables_that_fit(steelyard, sour
     code, text = on_terminal(steelyard, "list", columns=60, env={"NO_COLOR": "1"})
     assert code == 0 and "\x1b" not in text and "…" in text
     assert all(len(line) <= 60 for line in text.splitlines())
+    for columns in (200, 0):  # 0: a terminal that does not know how wide it is
+        _, text = on_terminal(steelyard, "list", columns=columns, env={"NO_COLOR": "1"})
+        assert "a-name-that-is-much-longer-than-the-terminal-is-wide@main#1" in text and "…" not in text
     _, text = on_terminal(steelyard, "nonsense", columns=60)
     assert "\x1b[1;31merror:" in text
     for env in ({"NO_COLOR": "1"}, {"TERM": "dumb"}):

@@ -45,7 +45,7 @@ def test_quiet(steelyard, checkpoint, tmp_path):
 
 def test_silent_on_success(steelyard, checkpoint, tmp_path):
     for words in (["import", checkpoint, "demo"], ["list"], ["inspect", "demo"], ["verify", "demo"], ["materialize", "demo", tmp_path / "out"]):
-        assert steelyard(*words).stderr == ""
+        assert steelyard(*words).said == ""
 
 
 def test_inspect_lists_files_and_tensors(steelyard, demo, checkpoint):

@@ -53,7 +53,7 @@ class PlainCodec final : public StateCodec {
     return out;
   }
 
-  Result<std::vector<metadata::RowChange>> load_section(std::string_view section) const override {
+  Result<std::vector<metadata::RowChange>> load_section(std::string_view section, std::uint64_t) const override {
     std::vector<metadata::RowChange> rows;
     while (!section.empty()) {
       const auto end = section.find('\n');

@@ -228,8 +228,14 @@ def test_a_flipped_byte_is_found_and_named(steelyard, source, tmp_path):
     assert problem["object"].endswith(victim.name) and problem["offset"] is not None and problem["expected"] != problem["actual"]
     assert harness.revisions(steelyard)[0]["availability"] == "DEGRADED"
     assert steelyard.error("materialize", harness.REF, tmp_path / "out", code=11)["code"] == "NOT_READY"
-    assert steelyard.error("materialize", harness.REF, tmp_path / "out", "--allow-degraded", code=5)["code"] == "CORRUPT"
     assert not (tmp_path / "out").exists()
+    result = steelyard("--json", "materialize", harness.REF, tmp_path / "out", "--allow-degraded", code=5)
+    assert result.error()["code"] == "CORRUPT"
+    missing = [one["file"] for one in result.json()["missing"]]
+    assert missing == [problem["file"]] and missing[0] in result.error()["message"]
+    whole = tree_digests(source)
+    assert tree_digests(tmp_path / "out") == {path: digest for path, digest in whole.items() if path not in missing}
+    assert result.json()["files"] == len(whole) - 1
 
 
 def test_nothing_is_asked_of_a_network(steelyard, source, tmp_path):

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from crash import harness
-from lib.checkpoints import tree_bytes, tree_digests
+from lib.checkpoints import make_hub_cache, tree_bytes, tree_digests
 
 
 def test_an_import_passes_points(steelyard, source, tmp_path):
@@ -54,10 +54,11 @@ def test_killed_twice_in_a_row(steelyard, source, tmp_path, import_point):
 
 @pytest.mark.slow
 def test_killed_at_random_moments(steelyard, tmp_path):
-    """Forty imports of a larger checkpoint, each killed after a seeded delay."""
+    """Forty imports of a larger checkpoint, each killed after a seeded delay; every other one at a seeded point, so that
+    enough are killed however quick or busy the machine is."""
     source = harness.small_checkpoint(tmp_path / "source", mib_per_shard=24)
     begin = time.monotonic()
-    steelyard.at(tmp_path / "timing")(*harness.import_args(source))
+    points = harness.trace(steelyard.at(tmp_path / "timing"), tmp_path, *harness.import_args(source))
     whole_s = time.monotonic() - begin
     rng = random.Random(20)
     outcomes = {"killed": 0, "done": 0}
@@ -65,11 +66,17 @@ def test_killed_at_random_moments(steelyard, tmp_path):
         runner = steelyard.at(tmp_path / f"store-{round_number % 4}")
         ref = f"model-{round_number}@main"
         before = [one["ref"] for one in harness.revisions(runner)] if runner.store.exists() else []
-        process = runner.start(*harness.import_args(source, ref))
-        try:
-            process.wait(timeout=rng.uniform(0, whole_s))
-        except subprocess.TimeoutExpired:
-            process.kill()
+        if round_number % 2:
+            point = rng.choice(points)
+            # How often a point is passed differs a little with how two workers meet.
+            number = rng.randint(1, max(1, points.count(point) // 2))
+            process = runner.start(*harness.import_args(source, ref), env={"STEELYARD_FAULT": f"kill@{point}#{number}"})
+        else:
+            process = runner.start(*harness.import_args(source, ref))
+            try:
+                process.wait(timeout=rng.uniform(0, whole_s))
+            except subprocess.TimeoutExpired:
+                process.kill()
         process.communicate()
         outcomes["killed" if process.returncode == -signal.SIGKILL else "done"] += 1
         after = [one["ref"] for one in harness.revisions(runner)] if runner.store.exists() else []
@@ -119,3 +126,25 @@ def test_an_interrupted_import_gives_its_token_back(steelyard, source, tmp_path,
     harness.import_until_done(steelyard, source)
     harness.assert_whole(steelyard, source, tmp_path)
     harness.assert_no_strays(steelyard.store)
+
+
+def test_a_hub_snapshot_whose_ref_moved_is_resumed(steelyard, tmp_path):
+    """The label hub_ref is given by the import itself: that it would be another one now is no other import."""
+    plain = harness.small_checkpoint(tmp_path / "plain")
+    for refs_then, refs_now in ((("main",), ()), ((), ("main",)), (("main",), ("v2",))):
+        hub = tmp_path / f"hub-{len(refs_then)}-{len(refs_now)}-{'v2' in refs_now}"
+        snapshot = make_hub_cache(hub, plain, repo="org/name", refs=refs_then)
+        runner = steelyard.at(tmp_path / f"store-{hub.name}")
+        killed = runner.run("import", snapshot, "--label", "a=b", env={"STEELYARD_FAULT": "kill@import.after_object_put"})
+        assert killed.code == -signal.SIGKILL
+        for ref in refs_then:
+            (snapshot.parents[1] / "refs" / ref).unlink()
+        for ref in refs_now:
+            path = snapshot.parents[1] / "refs" / ref
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(snapshot.name)
+        error = runner.error("import", snapshot, "--label", "a=c", code=4)
+        assert error["code"] == "CONFLICT" and "labels" in error["message"]
+        revision = runner.json("import", snapshot, "--label", "a=b")["revision"]
+        assert revision["import_attempt"] == 2 and revision["weight_generation"] == 1
+        assert revision["labels"] == {"a": "b", **({"hub_ref": refs_then[0]} if refs_then else {})}

@@ -55,11 +55,70 @@ def test_the_second_one_can_wait(steelyard, source, tmp_path):
     harness.assert_whole(steelyard, source, tmp_path, "model")
 
 
+def wait_for_another(steelyard, source):
+    """An import that has met the first writer, and stands where it waits for him."""
+    return harness.stop_at(steelyard, "import.waiting", 1, *harness.import_args(source, "model"), "--wait", "60s")
+
+
+def test_what_the_other_writer_published_is_not_made_twice(steelyard, source, tmp_path):
+    first = harness.stop_at(steelyard, "import.after_object_put", 1, *harness.import_args(source, "model"))
+    second = wait_for_another(steelyard, source)
+    try:
+        first.send_signal(signal.SIGCONT)
+        code, published, _ = harness.finish(first)
+        assert code == 0
+        second.send_signal(signal.SIGCONT)
+        code, document, error = harness.finish(second)
+        assert code == 0, error
+    finally:
+        for process in (first, second):
+            process.kill()
+    assert document["revision"] == published["revision"]
+    stats = document["stats"]
+    assert stats["already_there"] is True and stats["written_bytes"] == 0 and published["stats"]["already_there"] is False
+    assert stats["reused_bytes"] == stats["logical_bytes"] == published["stats"]["logical_bytes"]
+    assert len(harness.revisions(steelyard, "--all")) == 1
+    harness.assert_whole(steelyard, source, tmp_path, "model")
+
+
+def test_other_content_than_the_other_writers_is_the_next_generation(steelyard, source, tmp_path):
+    other = harness.small_checkpoint(tmp_path / "other", seed="other")
+    first = harness.stop_at(steelyard, "import.after_object_put", 1, *harness.import_args(source, "model"))
+    second = wait_for_another(steelyard, other)
+    try:
+        first.send_signal(signal.SIGCONT)
+        assert harness.finish(first)[0] == 0
+        second.send_signal(signal.SIGCONT)
+        code, document, error = harness.finish(second)
+        assert code == 0, error
+    finally:
+        for process in (first, second):
+            process.kill()
+    assert document["revision"]["ref"] == "model@main#2" and document["stats"]["already_there"] is False
+    harness.assert_whole(steelyard, other, tmp_path, "model#2")
+    harness.assert_whole(steelyard, source, tmp_path, "model#1")
+
+
+def test_who_waited_for_a_writer_that_died_goes_on_with_his_import(steelyard, source, tmp_path):
+    first = harness.stop_at(steelyard, "import.after_object_put", 1, *harness.import_args(source, "model"))
+    second = wait_for_another(steelyard, source)
+    try:
+        first.kill()
+        first.communicate()
+        second.send_signal(signal.SIGCONT)
+        code, document, error = harness.finish(second)
+        assert code == 0, error
+    finally:
+        second.kill()
+    assert document["revision"]["ref"] == "model@main#1" and document["revision"]["import_attempt"] == 2
+    harness.assert_whole(steelyard, source, tmp_path, "model")
+
+
 def test_a_live_writer_is_named(steelyard, source):
     stopped = harness.stop_at(steelyard, "import.after_object_put", 1, *harness.import_args(source, "model#1"))
     try:
         error = steelyard.error(*harness.import_args(source, "model#1"), code=6)
-        assert error["code"] == "BUSY"
+        assert error["code"] == "BUSY" and "--wait 30s" in error["hint"]
         assert str(stopped.pid) in error["message"] + str(error["hint"]), error
     finally:
         stopped.kill()
@@ -86,7 +145,7 @@ def test_equal_content_under_two_names_at_once(steelyard, source, tmp_path):
 
 def test_sixteen_imports_at_once(steelyard, source):
     processes = [steelyard.start("--json", *harness.import_args(source, f"model-{number:02d}")) for number in range(16)]
-    results = [harness.finish(process, timeout=120) for process in processes]
+    results = [harness.finish(process, timeout=300) for process in processes]
     assert [code for code, _, _ in results] == [0] * 16, [error for _, _, error in results if error]
     listed = harness.revisions(steelyard)
     assert sorted(one["resource_id"] for one in listed) == [f"model-{number:02d}" for number in range(16)]
@@ -151,7 +210,7 @@ def test_a_stopped_creator_holds_nobody(steelyard, source, tmp_path, point):
     """A process that was stopped while it made the store: the next one makes it, and the late one goes on with that."""
     stopped = harness.stop_at(steelyard, point, 1, *harness.import_args(source, "late"))
     try:
-        steelyard(*harness.import_args(source, "early"), timeout=20)
+        steelyard(*harness.import_args(source, "early"))
         stopped.send_signal(signal.SIGCONT)
         assert harness.finish(stopped)[0] == 0
     finally:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 from dataclasses import dataclass
@@ -13,7 +14,9 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
-DEFAULT_TIMEOUT_S = 120
+# Against hanging only: no test is about how long a command takes, and the machine may be busy with others.
+DEFAULT_TIMEOUT_S = 300
+PROGRESS_LINE = re.compile(r"(scan|import|verify|materialize): \d+ %")
 
 
 def binary() -> Path:
@@ -42,6 +45,11 @@ class Run:
     def last(self) -> str:
         """The last line of stdout: the ref of an import, the path of a materialise."""
         return self.lines[-1] if self.lines else ""
+
+    @property
+    def said(self) -> str:
+        """stderr without the progress lines, which come where the machine is so busy that a short work takes seconds."""
+        return "".join(line for line in self.stderr.splitlines(keepends=True) if not PROGRESS_LINE.match(line))
 
     def json(self):
         return json.loads(self.stdout)

@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "base/sync_folder.h"
 #include "base/unique_fd.h"
 #include "hash/xxh3.h"
 
@@ -35,20 +36,13 @@ constexpr const char* kSchema = R"(
                                 PRIMARY KEY(id, name)) WITHOUT ROWID;
   CREATE TABLE snapshot_part(id INTEGER NOT NULL, name TEXT NOT NULL, part INTEGER NOT NULL, data BLOB NOT NULL,
                              UNIQUE(id, name, part));
-  INSERT INTO meta VALUES('base', 0), ('fence', 0), ('state_schema', 1);
+  INSERT INTO meta VALUES('base', 0), ('fence', 0), ('folded', 0), ('state_schema', 2);
 )";
-static_assert(kApplicationId == 1398033497 && kUserVersion == 1 && kStateSchema == 1, "as written in kSchema");
+static_assert(kApplicationId == 1398033497 && kUserVersion == 1 && kStateSchema == 2, "as written in kSchema");
 
 std::string folder_of(const std::string& path) {
   std::string folder = std::filesystem::path(path).parent_path().string();
   return folder.empty() ? "." : folder;
-}
-
-Status sync_folder(const std::string& folder) {
-  const UniqueFd fd(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (fd.get() < 0) return errno_status(errno, "open", folder);
-  if (fsync(fd.get()) != 0) return errno_status(errno, "fsync", folder);
-  return Status();
 }
 
 /// What a killed creator left. Called with the `next` lock; where that lock does nothing, a live creator whose file

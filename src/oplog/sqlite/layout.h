@@ -14,7 +14,7 @@ namespace steelyard::oplog::sqlite {
 inline constexpr std::int64_t kApplicationId = 0x53544c59;  ///< "STLY"
 inline constexpr std::int64_t kUserVersion = 1;
 /// Of the derived state table: another number means that it is made again from the snapshot and the log.
-inline constexpr std::int64_t kStateSchema = 1;
+inline constexpr std::int64_t kStateSchema = 2;
 
 /// XXH3-64 over key length (8 bytes little-endian), key, value.
 std::uint64_t state_row_sum(std::string_view key, std::string_view value);

@@ -14,6 +14,8 @@ namespace {
 
 constexpr const char* kRestoreHint =
     "restore the catalog from its newest snapshot copy (steelyard recover), or from a backup";
+constexpr const char* kRebuildHint =
+    "rebuild the state tables from the log (steelyard doctor says how), or restore a snapshot copy (steelyard recover)";
 constexpr std::int64_t kScanPageFirst = 16;
 constexpr std::int64_t kScanPageMax = 1024;
 
@@ -28,8 +30,7 @@ Status check_state_row(const Connection& connection, std::string_view key, std::
   return damaged(connection,
                  "state row " + printable(key) + ": checksum " + hash::xxh3_hex(found) + " of the bytes read, wanted " +
                      hash::xxh3_hex(wanted),
-                 "rebuild the state tables from the log (steelyard doctor says how), or restore a snapshot copy "
-                 "(steelyard recover)");
+                 kRebuildHint);
 }
 
 Result<std::uint64_t> checked_sequence(const Connection& connection, std::int64_t value) {
@@ -115,19 +116,49 @@ Result<std::uint64_t> base_sequence(Connection& connection) {
   return checked_sequence(connection, *base);
 }
 
-Status put_changes(Connection& connection, const std::vector<metadata::RowChange>& changes) {
-  for (const metadata::RowChange& change : changes) {
-    if (change.value) {
-      SY_ASSIGN_OR_RETURN(Cursor cursor,
-                          connection.prepare("INSERT OR REPLACE INTO state(key, value, sum) VALUES(?, ?, ?)"));
-      cursor.bind_blob(1, change.key).bind_blob(2, *change.value);
-      cursor.bind(3, std::bit_cast<std::int64_t>(state_row_sum(change.key, *change.value)));
-      SY_RETURN_IF_ERROR(cursor.run());
-    } else {
-      SY_ASSIGN_OR_RETURN(Cursor cursor, connection.prepare("DELETE FROM state WHERE key = ?"));
-      SY_RETURN_IF_ERROR(cursor.bind_blob(1, change.key).run());
+Result<Head> find_head(Connection& connection) {
+  Head head;
+  std::optional<std::int64_t> folded;
+  {
+    SY_ASSIGN_OR_RETURN(Cursor cursor,
+                        connection.prepare("SELECT seq, request_id, (SELECT value FROM meta WHERE name = 'folded') "
+                                           "FROM log ORDER BY seq DESC LIMIT 1"));
+    SY_ASSIGN_OR_RETURN(const bool found, cursor.step());
+    if (found) {
+      SY_ASSIGN_OR_RETURN(head.sequence, checked_sequence(connection, cursor.integer(0)));
+      head.request_id = cursor.blob(1);
+      if (cursor.is_integer(2)) folded = cursor.integer(2);
     }
   }
+  if (head.request_id.empty()) {
+    SY_ASSIGN_OR_RETURN(head.sequence, base_sequence(connection));
+    SY_ASSIGN_OR_RETURN(folded, connection.find_integer("SELECT value FROM meta WHERE name = 'folded'"));
+  }
+  if (!folded) return damaged(connection, "no folded sequence in its meta table", kRebuildHint);
+  SY_ASSIGN_OR_RETURN(head.folded, checked_sequence(connection, *folded));
+  if (head.folded <= head.sequence) return head;
+  return damaged(connection, "the state table holds appends up to " + std::to_string(head.folded) +
+                                 ", the log ends at " + std::to_string(head.sequence));
+}
+
+Status set_meta(Connection& connection, std::string_view name, std::uint64_t value) {
+  SY_ASSIGN_OR_RETURN(Cursor cursor, connection.prepare("INSERT OR REPLACE INTO meta(name, value) VALUES(?, ?)"));
+  return cursor.bind_text(1, name).bind(2, static_cast<std::int64_t>(value)).run();
+}
+
+Status put_row(Connection& connection, std::string_view key, const std::optional<std::string>& value) {
+  if (!value) {
+    SY_ASSIGN_OR_RETURN(Cursor cursor, connection.prepare("DELETE FROM state WHERE key = ?"));
+    return cursor.bind_blob(1, key).run();
+  }
+  SY_ASSIGN_OR_RETURN(Cursor cursor,
+                      connection.prepare("INSERT OR REPLACE INTO state(key, value, sum) VALUES(?, ?, ?)"));
+  cursor.bind_blob(1, key).bind_blob(2, *value);
+  return cursor.bind(3, std::bit_cast<std::int64_t>(state_row_sum(key, *value))).run();
+}
+
+Status put_rows(Connection& connection, const std::map<std::string, std::string, std::less<>>& rows) {
+  for (const auto& [key, value] : rows) SY_RETURN_IF_ERROR(put_row(connection, key, value));
   return Status();
 }
 

@@ -2,7 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "metadata/state.h"
@@ -11,7 +14,7 @@
 
 namespace steelyard::oplog::sqlite {
 
-/// The state as the transaction of `connection` sees it. Valid while that transaction lasts. Every value read is
+/// The state table as the transaction of `connection` sees it. Valid while that transaction lasts. Every value read is
 /// checked against its sum (CORRUPT, naming the row).
 class SqliteView final : public metadata::StateView {
  public:
@@ -27,10 +30,22 @@ class SqliteView final : public metadata::StateView {
 
 /// The sequence of the last append; the first read of a transaction, so it also fixes what the transaction sees.
 Result<std::uint64_t> current_sequence(Connection& connection);
+/// Where the log ends, and up to where its rows are in the state table. Also fit for the first read of a transaction.
+struct Head {
+  std::uint64_t sequence = 0;
+  std::string request_id;  ///< of the last append; empty where the log has no row
+  std::uint64_t folded = 0;
+};
+Result<Head> find_head(Connection& connection);
 /// Appends up to here were trimmed, or came with a restore.
 Result<std::uint64_t> base_sequence(Connection& connection);
 
-Status put_changes(Connection& connection, const std::vector<metadata::RowChange>& changes);
+/// Sets a number of the meta table.
+Status set_meta(Connection& connection, std::string_view name, std::uint64_t value);
+
+/// Brings the rows of the state table to the given values.
+Status put_row(Connection& connection, std::string_view key, const std::optional<std::string>& value);
+Status put_rows(Connection& connection, const std::map<std::string, std::string, std::less<>>& rows);
 Status put_append(Connection& connection, std::uint64_t sequence, std::string_view request_id, std::string_view batch);
 
 /// Checked and decoded, without gaps (CORRUPT).

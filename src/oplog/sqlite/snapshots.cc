@@ -79,17 +79,12 @@ Status remove_older(Connection& connection, std::uint64_t sequence, std::int64_t
   return Status();
 }
 
-Status set_meta(Connection& connection, std::string_view name, std::int64_t value) {
-  SY_ASSIGN_OR_RETURN(Cursor cursor, connection.prepare("UPDATE meta SET value = ? WHERE name = ?"));
-  return cursor.bind(1, value).bind_text(2, name).run();
-}
-
 }  // namespace
 
 Result<std::int64_t> SqliteLog::begin_snapshot(std::uint64_t sequence) {
   std::int64_t id = 0;
-  SY_RETURN_IF_ERROR(transact([&](Connection& connection) -> Status {
-    SY_ASSIGN_OR_RETURN(id, put_snapshot_row(connection, sequence, false));
+  SY_RETURN_IF_ERROR(transact([&](Session& session) -> Status {
+    SY_ASSIGN_OR_RETURN(id, put_snapshot_row(*session.connection, sequence, false));
     return Status();
   }));
   return id;
@@ -99,32 +94,31 @@ Status SqliteLog::put_snapshot_parts(std::int64_t id, const Snapshot& snapshot) 
   const std::vector<Part> parts = parts_of(snapshot);
   for (std::size_t at = 0; at < parts.size(); at += kPartsPerTransaction) {
     SY_POINT(runtime_, "log.snapshot.part");
-    const auto put_some = [&](Connection& connection) -> Status {
+    const auto put_some = [&](Session& session) -> Status {
       for (std::size_t i = at; i < std::min(parts.size(), at + kPartsPerTransaction); ++i) {
-        SY_RETURN_IF_ERROR(put_part(connection, id, parts[i]));
+        SY_RETURN_IF_ERROR(put_part(*session.connection, id, parts[i]));
       }
       return Status();
     };
     SY_RETURN_IF_ERROR(transact(put_some));
   }
-  return transact([&](Connection& connection) { return put_heads(connection, id, snapshot); });
+  return transact([&](Session& session) { return put_heads(*session.connection, id, snapshot); });
 }
 
 Result<std::uint64_t> SqliteLog::save_snapshot() {
   SY_RETURN_IF_ERROR(must_be_writable());
   Snapshot snapshot;
   bool already = false;
-  SY_RETURN_IF_ERROR(read_transaction([&](Connection& connection, std::uint64_t sequence) -> Status {
+  SY_RETURN_IF_ERROR(read_state([&](Connection& connection, const StateView& view) -> Status {
     SY_ASSIGN_OR_RETURN(const auto newest, find_newest_snapshot(connection));
     if (newest) {
       // Sections of other owners are carried on; and one that is there already must still be readable to count.
       SY_ASSIGN_OR_RETURN(snapshot, load_snapshot(connection, *newest));
-      already = newest->sequence == sequence;
+      already = newest->sequence == view.sequence();
     }
-    snapshot.sequence = sequence;
+    snapshot.sequence = view.sequence();
     if (already) return Status();
-    SY_ASSIGN_OR_RETURN(snapshot.sections[codec_.section_name()],
-                        codec_.save_section(SqliteView(connection, sequence)));
+    SY_ASSIGN_OR_RETURN(snapshot.sections[codec_.section_name()], codec_.save_section(view));
     return Status();
   }));
   if (already) return snapshot.sequence;
@@ -146,7 +140,8 @@ Result<std::uint64_t> SqliteLog::save_snapshot() {
     }
   }
   SY_POINT(runtime_, "log.snapshot.before_complete");
-  const auto complete = [&](Connection& connection) -> Status {
+  const auto complete = [&](Session& session) -> Status {
+    Connection& connection = *session.connection;
     SY_ASSIGN_OR_RETURN(const auto newest, find_newest_snapshot(connection));
     if (newest && newest->sequence >= snapshot.sequence) return Status();  // another writer was faster
     {
@@ -192,12 +187,16 @@ Status SqliteLog::trim(std::uint64_t sequence) {
   while (base < sequence) {
     base = std::min(sequence, base + kTrimStep);
     SY_POINT(runtime_, "log.trim");
-    const auto remove_some = [&](Connection& connection) -> Status {
+    const auto remove_some = [&](Session& session) -> Status {
+      Connection& connection = *session.connection;
       SY_ASSIGN_OR_RETURN(const std::uint64_t now_base, base_sequence(connection));
       if (now_base >= base) return Status();  // another writer trims too
+      // What goes from the log must be in the state table.
+      SY_RETURN_IF_ERROR(session.tail.catch_up(connection, codec_).status());
+      SY_RETURN_IF_ERROR(session.tail.fold(connection));
       SY_ASSIGN_OR_RETURN(Cursor cursor, connection.prepare("DELETE FROM log WHERE seq <= ?"));
       SY_RETURN_IF_ERROR(cursor.bind(1, static_cast<std::int64_t>(base)).run());
-      return set_meta(connection, "base", static_cast<std::int64_t>(base));
+      return set_meta(connection, "base", base);
     };
     SY_RETURN_IF_ERROR(transact(remove_some));
   }
@@ -218,9 +217,8 @@ Status SqliteLog::restore(const Snapshot& snapshot) {
   SY_RETURN_IF_ERROR(must_be_writable());
   if (snapshot.sequence > kSequenceMax) return Status(Code::kCorrupt, "snapshot: its sequence is out of range");
   SY_ASSIGN_OR_RETURN(const MapState state, state_of(snapshot, codec_));
-  std::vector<metadata::RowChange> rows;
-  for (const auto& [key, value] : state.rows()) rows.push_back(metadata::RowChange{key, value});
-  return transact([&](Connection& connection) -> Status {
+  return transact([&](Session& session) -> Status {
+    Connection& connection = *session.connection;
     SY_ASSIGN_OR_RETURN(const std::uint64_t sequence, current_sequence(connection));
     if (sequence != 0) {
       return Status(
@@ -229,8 +227,9 @@ Status SqliteLog::restore(const Snapshot& snapshot) {
           "move the catalog aside first");
     }
     SY_RETURN_IF_ERROR(connection.execute("DELETE FROM state"));
-    SY_RETURN_IF_ERROR(put_changes(connection, rows));
-    SY_RETURN_IF_ERROR(set_meta(connection, "base", static_cast<std::int64_t>(snapshot.sequence)));
+    SY_RETURN_IF_ERROR(put_rows(connection, state.rows()));
+    SY_RETURN_IF_ERROR(set_meta(connection, "base", snapshot.sequence));
+    SY_RETURN_IF_ERROR(set_meta(connection, "folded", snapshot.sequence));
     SY_ASSIGN_OR_RETURN(const std::int64_t id, put_snapshot_row(connection, snapshot.sequence, true));
     for (const Part& part : parts_of(snapshot)) SY_RETURN_IF_ERROR(put_part(connection, id, part));
     SY_RETURN_IF_ERROR(put_heads(connection, id, snapshot));
@@ -240,7 +239,8 @@ Status SqliteLog::restore(const Snapshot& snapshot) {
 
 Status SqliteLog::rebuild_state() {
   SY_RETURN_IF_ERROR(must_be_writable());
-  return transact([&](Connection& connection) -> Status {
+  return transact([&](Session& session) -> Status {
+    Connection& connection = *session.connection;
     SY_ASSIGN_OR_RETURN(const std::uint64_t sequence, current_sequence(connection));
     SY_ASSIGN_OR_RETURN(const std::uint64_t base, base_sequence(connection));
     SY_ASSIGN_OR_RETURN(const auto newest, find_newest_snapshot(connection));
@@ -261,9 +261,9 @@ Status SqliteLog::rebuild_state() {
     SY_RETURN_IF_ERROR(connection.execute(
         "DROP TABLE state;"
         "CREATE TABLE state(key BLOB PRIMARY KEY NOT NULL, value BLOB NOT NULL, sum INTEGER NOT NULL) WITHOUT ROWID;"));
-    std::vector<metadata::RowChange> rows;
-    for (const auto& [key, value] : state.rows()) rows.push_back(metadata::RowChange{key, value});
-    SY_RETURN_IF_ERROR(put_changes(connection, rows));
+    SY_RETURN_IF_ERROR(put_rows(connection, state.rows()));
+    SY_RETURN_IF_ERROR(set_meta(connection, "folded", sequence));
+    session.tail.clear();
     return set_meta(connection, "state_schema", kStateSchema);
   });
 }

@@ -82,10 +82,10 @@ Result<std::unique_ptr<SqliteLog>> SqliteLog::open(Runtime& runtime, const Sqlit
 }
 
 Status SqliteLog::open_for_writing() {
-  SY_ASSIGN_OR_RETURN(auto connection, acquire());
-  SY_RETURN_IF_ERROR(check_database(*connection, options_.store_id));
-  SY_ASSIGN_OR_RETURN(const bool ours, state_schema_is_ours(*connection));
-  release(std::move(connection));
+  SY_ASSIGN_OR_RETURN(Session session, acquire());
+  SY_RETURN_IF_ERROR(check_database(*session.connection, options_.store_id));
+  SY_ASSIGN_OR_RETURN(const bool ours, state_schema_is_ours(*session.connection));
+  release(std::move(session));
   return ours ? Status() : rebuild_state();
 }
 
@@ -104,40 +104,43 @@ Status SqliteLog::open_for_reading() {
 SqliteLog::~SqliteLog() {
   if (read_only_ || !wrote_) return;
   // A clean close leaves one whole file and an empty WAL. Others may be in the way; then one of them does it.
-  if (auto connection = acquire(); connection.ok()) {
+  if (auto session = acquire(); session.ok()) {
     SY_POINT(runtime_, "log.close");
-    (*connection)->checkpoint(true, 0).ignore("the WAL holds everything");
+    session->connection->checkpoint(true, 0).ignore("the WAL holds everything");
   }
 }
 
 // Connections
 
-Result<std::unique_ptr<Connection>> SqliteLog::acquire() {
+Result<SqliteLog::Session> SqliteLog::acquire() {
   std::string path;
   Connection::Mode mode{};
   {
     const std::lock_guard lock(pool_mutex_);
     if (!idle_.empty()) {
-      auto connection = std::move(idle_.back());
+      Session session = std::move(idle_.back());
       idle_.pop_back();
-      return connection;
+      return session;
     }
     path = open_path_;
     mode = mode_;
   }
-  return Connection::open(path, mode);
+  Session session;
+  SY_ASSIGN_OR_RETURN(session.connection, Connection::open(path, mode));
+  return session;
 }
 
-void SqliteLog::release(std::unique_ptr<Connection> connection) {
+void SqliteLog::release(Session session) {
   const std::lock_guard lock(pool_mutex_);
-  if (idle_.size() < kIdleConnectionsMax && connection->path() == open_path_) idle_.push_back(std::move(connection));
+  if (idle_.size() >= kIdleConnectionsMax || session.connection->path() != open_path_) return;
+  idle_.push_back(std::move(session));
 }
 
 Status SqliteLog::use_private_copy() {
   SY_ASSIGN_OR_RETURN(const bool read_only_mount, is_read_only_mount(folder_of(options_.path)));
   std::error_code error;
   const auto wal_bytes = std::filesystem::file_size(options_.path + "-wal", error);
-  std::vector<std::unique_ptr<Connection>> old;
+  std::vector<Session> old;
   if (read_only_mount && (error || wal_bytes == 0)) {
     // Nobody can change the file, and it is whole without a WAL.
     const std::lock_guard lock(pool_mutex_);
@@ -155,7 +158,7 @@ Status SqliteLog::use_private_copy() {
   return Status();
 }
 
-Status SqliteLog::read_once(const std::function<Status(Connection&, std::uint64_t)>& body, bool& began) {
+Status SqliteLog::read_once(const Reading& body, bool& began) {
   std::shared_ptr<PrivateCopy> keep;  // what is being read stays, even if another thread makes a newer copy
   {
     const std::lock_guard lock(pool_mutex_);
@@ -166,21 +169,15 @@ Status SqliteLog::read_once(const std::function<Status(Connection&, std::uint64_
     const std::lock_guard lock(pool_mutex_);
     keep = private_copy_;
   }
-  SY_ASSIGN_OR_RETURN(auto connection, acquire());
-  SY_RETURN_IF_ERROR(connection->begin_read());
-  auto sequence = current_sequence(*connection);
-  if (!sequence.ok()) {
-    connection->rollback();
-    return std::move(sequence).status();
-  }
-  began = true;
-  Status status = body(*connection, *sequence);
-  connection->rollback();
-  release(std::move(connection));
+  SY_ASSIGN_OR_RETURN(Session session, acquire());
+  SY_RETURN_IF_ERROR(session.connection->begin_read());
+  Status status = body(session, began);
+  session.connection->rollback();
+  if (began) release(std::move(session));
   return status;
 }
 
-Status SqliteLog::read_transaction(const std::function<Status(Connection&, std::uint64_t)>& body) {
+Status SqliteLog::read_somehow(const Reading& body) {
   bool began = false;
   Status status = read_once(body, began);
   if (!read_only_ || began || private_copy_ != nullptr) return status;
@@ -190,6 +187,23 @@ Status SqliteLog::read_transaction(const std::function<Status(Connection&, std::
   }
   SY_RETURN_IF_ERROR(use_private_copy());
   return read_once(body, began);
+}
+
+Status SqliteLog::read_transaction(const std::function<Status(Connection&, std::uint64_t)>& body) {
+  return read_somehow([&](Session& session, bool& began) -> Status {
+    SY_ASSIGN_OR_RETURN(const std::uint64_t sequence, current_sequence(*session.connection));
+    began = true;
+    return body(*session.connection, sequence);
+  });
+}
+
+Status SqliteLog::read_state(const std::function<Status(Connection&, const StateView&)>& body) {
+  return read_somehow([&](Session& session, bool& began) -> Status {
+    SY_ASSIGN_OR_RETURN(const std::uint64_t sequence, session.tail.catch_up(*session.connection, codec_));
+    began = true;
+    const SqliteView table(*session.connection, sequence);
+    return body(*session.connection, metadata::LayeredView(table, session.tail.changes(), sequence));
+  });
 }
 
 // Writing
@@ -207,7 +221,7 @@ Result<std::uint64_t> SqliteLog::write(const Prepare& prepare) {
   return waiter->sequence;
 }
 
-Status SqliteLog::transact(const std::function<Status(Connection&)>& body) {
+Status SqliteLog::transact(const Body& body) {
   auto waiter = std::make_shared<Waiter>();
   waiter->body = &body;
   return submit(waiter);
@@ -295,7 +309,8 @@ void SqliteLog::run_group(Group& group) {
   turnstile_.enter(warn_in_time);
   SY_POINT(runtime_, "log.turn");
   auto opened = acquire();
-  Status begun = opened.ok() ? begin_writing(**opened, began + options_.write_wait_ms, warn_in_time) : opened.status();
+  Status begun =
+      opened.ok() ? begin_writing(*opened->connection, began + options_.write_wait_ms, warn_in_time) : opened.status();
   group = take_group();
   if (!begun.ok()) {
     turnstile_.leave();
@@ -303,20 +318,21 @@ void SqliteLog::run_group(Group& group) {
     return;
   }
   note_.put();
-  std::unique_ptr<Connection> connection = std::move(*opened);
+  Session session = std::move(*opened);
   LastAppend last;
-  Status outcome = fill_group(*connection, group, last);
+  Status outcome = fill_group(session, group, last);
   if (!outcome.ok()) {
-    connection->rollback();
+    session.connection->rollback();
+    session.tail.clear();
     if (group.front()->body == nullptr) outcome = not_written(outcome);
   } else if (last.sequence == 0 && group.front()->body == nullptr) {
-    connection->rollback();  // nothing to write
+    session.connection->rollback();  // nothing to write
   } else {
-    outcome = commit_group(connection, last);
+    outcome = commit_group(session, last);
   }
   note_.take_back();
   turnstile_.leave();
-  if (connection != nullptr) release(std::move(connection));
+  if (session.connection != nullptr) release(std::move(session));
   settle(group, outcome);
 }
 
@@ -370,26 +386,28 @@ void SqliteLog::settle(const Group& group, const Status& outcome) {
   }
 }
 
-Status SqliteLog::fill_group(Connection& connection, const Group& group, LastAppend& last) {
+Status SqliteLog::fill_group(Session& session, const Group& group, LastAppend& last) {
   {
     const std::lock_guard lock(pool_mutex_);
     wrote_ = true;
   }
-  if (group.front()->body != nullptr) return (*group.front()->body)(connection);
-  SY_ASSIGN_OR_RETURN(std::uint64_t sequence, current_sequence(connection));
-  for (const auto& waiter : group) SY_RETURN_IF_ERROR(prepare_one(connection, *waiter, sequence, last));
+  if (group.front()->body != nullptr) return (*group.front()->body)(session);
+  SY_ASSIGN_OR_RETURN(std::uint64_t sequence, session.tail.catch_up(*session.connection, codec_));
+  for (const auto& waiter : group) SY_RETURN_IF_ERROR(prepare_one(session, *waiter, sequence, last));
+  if (last.sequence != 0 && session.tail.is_due()) SY_RETURN_IF_ERROR(session.tail.fold(*session.connection));
   SY_POINT(runtime_, "log.prepared");
   return Status();
 }
 
 /// An error here ends the whole group; the waiter's own error goes into the waiter.
-Status SqliteLog::prepare_one(Connection& connection, Waiter& waiter, std::uint64_t& sequence, LastAppend& last) {
+Status SqliteLog::prepare_one(Session& session, Waiter& waiter, std::uint64_t& sequence, LastAppend& last) {
   waiter.judged = true;
   waiter.appended = false;
   waiter.depends = last.sequence != 0;
   waiter.status = Status();
   waiter.sequence = sequence;
-  const SqliteView view(connection, sequence);
+  const SqliteView table(*session.connection, sequence);
+  const metadata::LayeredView view(table, session.tail.changes(), sequence);
   Append append;
   append.at = Now{runtime_.epoch(), runtime_.mono_ms(), runtime_.wall_ms()};
   auto entries = (*waiter.prepare)(view, append.at);
@@ -417,23 +435,24 @@ Status SqliteLog::prepare_one(Connection& connection, Waiter& waiter, std::uint6
   runtime_.fill_random({reinterpret_cast<std::byte*>(request_id.data()), request_id.size()});
   waiter.appended = true;
   waiter.sequence = ++sequence;
-  SY_RETURN_IF_ERROR(put_append(connection, sequence, request_id, *batch));
-  SY_RETURN_IF_ERROR(put_changes(connection, changes));
+  SY_RETURN_IF_ERROR(put_append(*session.connection, sequence, request_id, *batch));
+  session.tail.add(sequence, request_id, std::move(changes));
   last = LastAppend{sequence, std::move(request_id)};
   return Status();
 }
 
-Status SqliteLog::commit_group(std::unique_ptr<Connection>& connection, const LastAppend& last) {
+Status SqliteLog::commit_group(Session& session, const LastAppend& last) {
   if (const int error = runtime_.point("log.before_commit"); error != 0) {
-    connection->rollback();
+    session.connection->rollback();
+    session.tail.clear();
     return not_written(errno_status(error, "commit", options_.path));
   }
-  Status committed = connection->commit();
+  Status committed = session.connection->commit();
   if (const int error = runtime_.point("log.commit"); error != 0 && committed.ok()) {
     committed = errno_status(error, "commit", options_.path);
   }
   if (!committed.ok()) {
-    connection.reset();
+    session = Session();
     committed = resolve(last, committed);
   }
   SY_POINT(runtime_, "log.after_commit");
@@ -470,7 +489,7 @@ Status SqliteLog::resolve(const LastAppend& last, const Status& failure) {
     connection.rollback();
     Status moved = connection.checkpoint(false, kCheckpointWaitMs);
     if (!moved.ok()) return unknown(moved);
-    release(std::move(*opened));
+    release(Session{std::move(*opened), {}});
     return Status();
   }
   Status fenced = connection.execute("UPDATE meta SET value = value + 1 WHERE name = 'fence'");
@@ -485,8 +504,7 @@ Status SqliteLog::resolve(const LastAppend& last, const Status& failure) {
 // Reading
 
 Status SqliteLog::view(const std::function<Status(const StateView&)>& read) {
-  return read_transaction(
-      [&](Connection& connection, std::uint64_t sequence) { return read(SqliteView(connection, sequence)); });
+  return read_state([&](Connection&, const StateView& view) { return read(view); });
 }
 
 Result<std::vector<Append>> SqliteLog::read(std::uint64_t after, std::size_t limit) {

@@ -5,7 +5,8 @@
 //   2. the leader takes the process's turn (Turnstile) and begins a transaction that excludes other writers, both under
 //      one deadline, and notes that it writes (WriterNote);
 //   3. it takes everybody who waits by now, and for each in order: prepares against the transaction's state, then puts
-//      the log row and the state rows, so that the next one sees them; one that fails leaves no rows;
+//      the log row and adds its changes to the tail (Tail), so that the next one sees them; one that fails leaves
+//      nothing; where the tail has become long, its rows are put into the state table in the same transaction;
 //   4. one COMMIT makes the whole group durable; only then does anybody get an answer;
 //   5. where COMMIT fails, nobody knows what is on the disk: the connection is thrown away and a new one looks for the
 //      group's last request id. Found: what was found is moved into the database and synced, which makes it durable
@@ -28,6 +29,7 @@
 #include "oplog/open.h"
 #include "oplog/sqlite/access.h"
 #include "oplog/sqlite/connection.h"
+#include "oplog/sqlite/tail.h"
 #include "oplog/sqlite/turnstile.h"
 #include "oplog/sqlite/writer_note.h"
 
@@ -54,10 +56,17 @@ class SqliteLog final : public OpLog {
   Status rebuild_state();
 
  private:
+  /// A connection, and the appends that it has seen and that are not in the state table.
+  struct Session {
+    std::unique_ptr<Connection> connection;
+    Tail tail;
+  };
+  using Body = std::function<Status(Session&)>;
+
   /// A thread that waits: with something to prepare, or with work of its own that fills a transaction alone.
   struct Waiter {
     const Prepare* prepare = nullptr;
-    const std::function<Status(Connection&)>* body = nullptr;
+    const Body* body = nullptr;
     std::shared_ptr<Event> event;
     int attempts = 0;
     bool done = false;  ///< guarded by queue_mutex_, as is `leads`
@@ -87,19 +96,24 @@ class SqliteLog final : public OpLog {
   Status begin_writing(Connection& connection, std::int64_t deadline_mono_ms,
                        const std::function<void()>& while_waiting);
   void warn_of_holder();
-  Status fill_group(Connection& connection, const Group& group, LastAppend& last);
-  Status prepare_one(Connection& connection, Waiter& waiter, std::uint64_t& sequence, LastAppend& last);
-  Status commit_group(std::unique_ptr<Connection>& connection, const LastAppend& last);
+  Status fill_group(Session& session, const Group& group, LastAppend& last);
+  Status prepare_one(Session& session, Waiter& waiter, std::uint64_t& sequence, LastAppend& last);
+  Status commit_group(Session& session, const LastAppend& last);
   Status resolve(const LastAppend& last, const Status& failure);
   static void settle(const Group& group, const Status& outcome);
   /// Runs `body` alone in a transaction of its own, in turn.
-  Status transact(const std::function<Status(Connection&)>& body);
+  Status transact(const Body& body);
 
-  Result<std::unique_ptr<Connection>> acquire();
-  void release(std::unique_ptr<Connection> connection);
+  Result<Session> acquire();
+  void release(Session session);
   /// Runs `body` in a reading transaction, at the sequence given to it.
   Status read_transaction(const std::function<Status(Connection&, std::uint64_t sequence)>& body);
-  Status read_once(const std::function<Status(Connection&, std::uint64_t sequence)>& body, bool& began);
+  /// The same for who reads the state.
+  Status read_state(const std::function<Status(Connection&, const StateView& view)>& body);
+  /// `body` sets `began` once it has read something: from then on an error is not one of access.
+  using Reading = std::function<Status(Session&, bool& began)>;
+  Status read_somehow(const Reading& body);
+  Status read_once(const Reading& body, bool& began);
   Status use_private_copy();
   Status must_be_writable() const;
 
@@ -119,7 +133,7 @@ class SqliteLog final : public OpLog {
   bool led_ = false;
 
   std::mutex pool_mutex_;  ///< guards the rest
-  std::vector<std::unique_ptr<Connection>> idle_;
+  std::vector<Session> idle_;
   std::string open_path_;
   Connection::Mode mode_ = Connection::Mode::kReadWrite;
   std::shared_ptr<PrivateCopy> private_copy_;

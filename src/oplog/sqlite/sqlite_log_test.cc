@@ -80,6 +80,18 @@ class FaultyRuntime final : public Runtime {
   }
 };
 
+std::int64_t number_in(const std::string& path, const std::string& sql) {
+  sqlite3* db = nullptr;
+  sqlite3_stmt* statement = nullptr;
+  EXPECT_EQ(sqlite3_open(path.c_str(), &db), SQLITE_OK);
+  EXPECT_EQ(sqlite3_prepare_v2(db, sql.c_str(), -1, &statement, nullptr), SQLITE_OK) << sqlite3_errmsg(db);
+  EXPECT_EQ(sqlite3_step(statement), SQLITE_ROW);
+  const std::int64_t number = sqlite3_column_int64(statement, 0);
+  sqlite3_finalize(statement);
+  sqlite3_close(db);
+  return number;
+}
+
 void run_sql(const std::string& path, const std::string& sql) {
   sqlite3* db = nullptr;
   ASSERT_EQ(sqlite3_open(path.c_str(), &db), SQLITE_OK);
@@ -135,6 +147,12 @@ class Sqlite : public ::testing::Test {
     return std::move(opened).status();
   }
   Status open_status() { return open_status(options_for(folder_)); }
+  std::int64_t folded() const { return number_in(folder_.db(), "SELECT value FROM meta WHERE name = 'folded'"); }
+  /// Brings the whole log into the state table.
+  void fold() {
+    const Status rebuilt = rebuild_sqlite_state(real_runtime(), options_for(folder_), plain_codec());
+    ASSERT_TRUE(rebuilt.ok()) << rebuilt.to_string();
+  }
   void fill(int steps) {
     const auto log = open();
     for (int i = 0; i < steps; ++i) ASSERT_TRUE(write_step(*log, "w").ok());
@@ -213,6 +231,7 @@ TEST_F(Sqlite, NewerLayoutsAndOtherStoresAreNamed) {
 
 TEST_F(Sqlite, DamagedRowsAreNamed) {
   fill(3);
+  fold();
   run_sql(folder_.db(), "UPDATE state SET value = x'39' WHERE key = x'73746570'");
   run_sql(folder_.db(), "UPDATE log SET batch = batch || x'00' WHERE seq = 2");
   const auto log = open();
@@ -225,6 +244,90 @@ TEST_F(Sqlite, DamagedRowsAreNamed) {
   EXPECT_NE(rows.status().message().find("log row 2"), std::string::npos);
   run_sql(folder_.db(), "DELETE FROM log WHERE seq = 2");
   EXPECT_NE(log->read(0, 10).status().message().find("log row 2 is missing"), std::string::npos);
+}
+
+TEST_F(Sqlite, ADamagedRowOfTheTailIsNamed) {
+  fill(3);
+  ASSERT_EQ(folded(), 0);
+  run_sql(folder_.db(), "UPDATE log SET batch = batch || x'00' WHERE seq = 2");
+  const auto log = open();
+  const auto written = write_step(*log, "w");
+  EXPECT_EQ(written.code(), Code::kCorrupt);
+  EXPECT_NE(written.status().message().find("log row 2"), std::string::npos) << written.status().to_string();
+  const Status state = log->view([](const StateView& view) { return view.get("step").status(); });
+  EXPECT_EQ(state.code(), Code::kCorrupt);
+  EXPECT_NE(state.message().find("log row 2"), std::string::npos) << state.to_string();
+  run_sql(folder_.db(), "UPDATE meta SET value = 9 WHERE name = 'folded'");
+  EXPECT_NE(write_step(*log, "w").status().message().find("holds appends up to 9, the log ends at 3"),
+            std::string::npos);
+}
+
+TEST_F(Sqlite, AWriterAloneFoldsItsTailWhenItIsLong) {
+  const auto log = open();
+  const auto most = static_cast<int>(sqlite::Tail::kAppendsMax);
+  for (int i = 1; i < most; ++i) ASSERT_TRUE(write_step(*log, "w").ok());
+  EXPECT_EQ(folded(), 0);
+  EXPECT_EQ(number_in(folder_.db(), "SELECT count(*) FROM state"), 0);
+  EXPECT_EQ(steps_in(*log), sqlite::Tail::kAppendsMax - 1);
+  EXPECT_EQ(steps_in(*open()), sqlite::Tail::kAppendsMax - 1);
+  ASSERT_TRUE(write_step(*log, "w").ok());
+  EXPECT_EQ(folded(), most);
+  EXPECT_EQ(number_in(folder_.db(), "SELECT count(*) FROM state"), most + 1);
+  ASSERT_TRUE(write_step(*log, "w").ok());
+  EXPECT_EQ(folded(), most);
+  EXPECT_TRUE(verify_state(*log, plain_codec()).ok());
+  EXPECT_TRUE(verify_state(*open(), plain_codec()).ok());
+}
+
+TEST_F(Sqlite, LargeAppendsAreFoldedBeforeTheyAreMany) {
+  const auto log = open();
+  const std::string value(sqlite::Tail::kBytesMax / 2, 'v');
+  for (const char* key : {"one", "two"}) {
+    const auto written = log->write([&](const StateView&, const Now&) -> Result<std::vector<Entry>> {
+      return std::vector<Entry>{put(key, value)};
+    });
+    ASSERT_TRUE(written.ok()) << written.status().to_string();
+  }
+  EXPECT_EQ(folded(), 2);
+}
+
+TEST_F(Sqlite, AWriterFoldsWhatItHadToReadOfOthers) {
+  const auto one = open();
+  const auto two = open();
+  const auto most = static_cast<int>(sqlite::Tail::kReadMax);
+  for (int i = 1; i < most; ++i) ASSERT_TRUE(write_step(*one, "one").ok());
+  ASSERT_TRUE(write_step(*two, "two").ok());
+  EXPECT_EQ(folded(), 0);
+  ASSERT_TRUE(write_step(*one, "one").ok());
+  ASSERT_TRUE(write_step(*two, "two").ok());
+  EXPECT_EQ(folded(), most + 2);
+  EXPECT_EQ(steps_in(*one), static_cast<std::uint64_t>(most) + 2);
+  ASSERT_TRUE(write_step(*one, "one").ok());
+  EXPECT_EQ(steps_in(*two), static_cast<std::uint64_t>(most) + 3);
+  EXPECT_TRUE(verify_state(*two, plain_codec()).ok());
+}
+
+TEST_F(Sqlite, AFoldThatIsRolledBackIsMadeAgain) {
+  const auto log = open(runtime_);
+  for (std::uint64_t i = 1; i < sqlite::Tail::kAppendsMax; ++i) ASSERT_TRUE(write_step(*log, "w").ok());
+  runtime_.errors["log.before_commit"] = EIO;
+  EXPECT_EQ(write_step(*log, "w").code(), Code::kDurabilityFailed);
+  EXPECT_EQ(folded(), 0);
+  EXPECT_EQ(steps_in(*log), sqlite::Tail::kAppendsMax - 1);
+  runtime_.errors.clear();
+  ASSERT_TRUE(write_step(*log, "w").ok());
+  EXPECT_EQ(folded(), static_cast<std::int64_t>(sqlite::Tail::kAppendsMax));
+  EXPECT_TRUE(verify_state(*log, plain_codec()).ok());
+}
+
+TEST_F(Sqlite, TrimmingFoldsWhatItRemoves) {
+  fill(3);
+  const auto log = open();
+  ASSERT_TRUE(log->save_snapshot().ok());
+  EXPECT_EQ(folded(), 0);
+  ASSERT_TRUE(log->trim(2).ok());
+  EXPECT_EQ(folded(), 3);
+  EXPECT_EQ(steps_in(*open()), 3U);
 }
 
 TEST_F(Sqlite, AStateThatTheLogDoesNotImplyIsFoundAndRebuilt) {

@@ -268,7 +268,13 @@ void Model::import_answered(const Operation& operation, const Result<store::Impo
   const std::string name = text_of(record.identity);
   if (source_changed) violated(name + " was published from a source that changed while it was read");
   const Revision* revision = find(record.identity);
-  if (operation.published != record.identity || revision == nullptr) {
+  if (answer->already_there) {
+    // The writer that was waited for published it, and nobody else is told so.
+    if (revision == nullptr || operation.published || record.committed_seq <= operation.begun_at) {
+      violated(fmt::format("op {} is told that {} is there already", operation.id, name));
+      return;
+    }
+  } else if (operation.published != record.identity || revision == nullptr) {
     violated(fmt::format("op {} is told that it published {}, which the log does not have", operation.id, name));
     return;
   }

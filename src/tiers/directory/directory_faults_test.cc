@@ -273,6 +273,32 @@ TEST_F(DirectoryFaults, FlushFailureIsReportedAndNothingSmallIsIndexed) {
   }
 }
 
+TEST_F(DirectoryFaults, EqualSmallObjectsOfAnAttemptAreWrittenOnceBeforeTheFlushToo) {
+  const auto buffer = random_bytes(8192);
+  const auto written = put(payload(0), buffer.span());
+  ASSERT_TRUE(written.ok()) << written.status().to_string();
+  EXPECT_EQ(*written, PutOutcome::kWritten);
+  const auto linked = put(payload(1), buffer.span());
+  ASSERT_TRUE(linked.ok()) << linked.status().to_string();
+  EXPECT_EQ(*linked, PutOutcome::kLinked);
+  const auto other_attempt = put(payload(0, 2), buffer.span());
+  ASSERT_TRUE(other_attempt.ok());
+  EXPECT_EQ(*other_attempt, PutOutcome::kWritten) << "it must not lean on what another attempt has not flushed";
+  // A link that fails costs a copy.
+  for (const int error : {EMLINK, EPERM, EIO}) {
+    runtime_.arm("tier.link_content", error, 1);
+    const auto copied = put(payload(static_cast<std::uint32_t>(error) + 100), buffer.span());
+    ASSERT_TRUE(copied.ok()) << copied.status().to_string();
+    EXPECT_EQ(*copied, PutOutcome::kWritten);
+  }
+  ASSERT_TRUE(tier_->flush(payload(0).in).ok());
+  ASSERT_TRUE(tier_->remove(payload(0)).ok());
+  expect_holds(payload(1), buffer.span());
+  const auto found = tier_->link(payload(7), hash::sha256(buffer.span()), buffer.size());
+  ASSERT_TRUE(found.ok()) << found.status().to_string();
+  EXPECT_TRUE(*found) << "one content entry stands for all";
+}
+
 TEST_F(DirectoryFaults, TruncatedFileIsCorruptAndNoSignal) {
   const auto buffer = random_bytes(6 * kMiB);
   ASSERT_TRUE(put(payload(0), buffer.span()).ok());

@@ -21,7 +21,7 @@ namespace steelyard::tiers::directory {
 
 class DirectoryTier final : public Tier {
  public:
-  DirectoryTier(Runtime& runtime, std::string path, Fd root, bool read_only, Medium medium,
+  DirectoryTier(Runtime& runtime, std::string path, UniqueFd root, bool read_only, Medium medium,
                 std::optional<std::uint64_t> reserve_free_bytes);
 
   const Traits& traits() const override { return traits_; }
@@ -76,14 +76,14 @@ class DirectoryTier final : public Tier {
   Result<PutOutcome> publish(FileWriter& writer, const ObjectName& name, const Digest& sha256, LinkResult before);
 
  private:
-  /// A small object whose content entry waits for Flush.
+  /// A small object whose content entry waits for Flush. Equal ones of the same attempt are linked to it until then.
   struct WaitingContent {
     ObjectName name;
-    Digest sha256;
     std::uint64_t bytes = 0;
     bool replace = false;
   };
 
+  std::optional<ObjectName> waiting_equal(const AttemptName& attempt, const Digest& sha256, std::uint64_t bytes);
   Result<PutOutcome> existing(const ObjectName& name, const Digest& sha256, std::uint64_t bytes);
   Result<Digest> digest_of(const std::string& relative, std::uint64_t bytes);
   Status add_content(const std::string& from, const Digest& sha256, std::uint64_t bytes, bool replace);
@@ -103,7 +103,7 @@ class DirectoryTier final : public Tier {
   std::optional<std::uint64_t> reserve_free_bytes_;
   std::atomic<std::uint64_t> private_copies_{0};
   std::mutex mutex_;
-  std::map<AttemptName, std::vector<WaitingContent>> waiting_content_;
+  std::map<AttemptName, std::map<Digest, WaitingContent>> waiting_content_;
 };
 
 }  // namespace steelyard::tiers::directory

@@ -31,11 +31,11 @@ Result<std::unique_ptr<FileReader>> FileReader::open(Folder& folder, const std::
   }
   if (opened == -ENOENT) return Status(Code::kNotFound, what + " is not in the tier (" + folder.full(relative) + ")");
   if (opened < 0) return folder.read_failure(-opened, "open", relative);
-  Fd fd(opened);
+  UniqueFd fd(opened);
   return std::unique_ptr<FileReader>(new FileReader(folder, relative, std::move(what), std::move(fd), direct));
 }
 
-FileReader::FileReader(Folder& folder, std::string relative, std::string what, Fd fd, bool direct)
+FileReader::FileReader(Folder& folder, std::string relative, std::string what, UniqueFd fd, bool direct)
     : folder_(folder), relative_(std::move(relative)), what_(std::move(what)), fd_(std::move(fd)), direct_(direct) {}
 
 FileReader::~FileReader() {
@@ -136,27 +136,26 @@ void FileReader::pump() {
         {IoRequest::Kind::kRead, fd_.get(), target + block.done_bytes, bytes, block.offset + block.done_bytes, slot});
   }
   io_->start();
-  for (const IoDone& done : pretended) ended(static_cast<std::size_t>(done.tag), done.result);
+  for (const IoDone& done : pretended) ended(done);
 }
 
-void FileReader::reap() {
-  const IoDone done = io_->wait();
-  ended(static_cast<std::size_t>(done.tag), done.result);
-}
+void FileReader::reap() { ended(io_->wait()); }
 
-void FileReader::ended(std::size_t slot, std::int64_t result) {
+void FileReader::ended(const IoDone& done) {
+  const auto slot = static_cast<std::size_t>(done.tag);
+  const std::int64_t result = done.result;
+  bool again = done.again();
   Block block = std::move(*under_way_[slot]);
   under_way_[slot].reset();
   if (!status_.ok()) return;
-  if (result == -EINVAL && direct_) {
+  if (result == -EINVAL && done.started && direct_) {
     folder_.give_up_direct(EINVAL);
     const int flags = ::fcntl(fd_.get(), F_GETFL);
     if (flags >= 0 && ::fcntl(fd_.get(), F_SETFL, flags & ~O_DIRECT) == 0) {
       direct_ = false;
-      result = -EAGAIN;
+      again = true;
     }
   }
-  const bool again = result == -EINTR || result == -EAGAIN || result == -ECANCELED;
   if (!again && result < 0) {
     Status failure = folder_.read_failure(static_cast<int>(-result), "read", relative_);
     fail(Status(failure.code(),

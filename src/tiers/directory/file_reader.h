@@ -45,19 +45,19 @@ class FileReader final : public PendingRead {
     ByteSpan into;
   };
 
-  FileReader(Folder& folder, std::string relative, std::string what, Fd fd, bool direct);
+  FileReader(Folder& folder, std::string relative, std::string what, UniqueFd fd, bool direct);
   void plan(const ReadRange& range);
   void plan_bounced(std::uint64_t offset, ByteSpan into);
   void pump();
   void reap();
-  void ended(std::size_t slot, std::int64_t result);
+  void ended(const IoDone& done);
   Status ends_early(const Block& block) const;
   void fail(Status status);
 
   Folder& folder_;
   std::string relative_;
   std::string what_;
-  Fd fd_;
+  UniqueFd fd_;
   bool direct_;
   std::unique_ptr<IoQueue> io_;
   std::deque<Block> waiting_;

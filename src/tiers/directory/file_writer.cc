@@ -35,7 +35,7 @@ Result<std::unique_ptr<FileWriter>> FileWriter::create(Folder& folder, const std
   }
   if (opened < 0) return folder.write_failure(-opened, "create", relative, bytes);
   std::unique_ptr<FileWriter> writer(new FileWriter(folder, relative, bytes));
-  writer->fd_ = Fd(opened);
+  writer->fd_ = UniqueFd(opened);
   if (bytes >= kSmallBytes) {
     // The full size first: direct writes inside the file's size need not wait for each other.
     int error = folder.runtime().point("tier.truncate");
@@ -208,14 +208,14 @@ void FileWriter::pump() {
     io_->add({IoRequest::Kind::kDataSync, fd_.get(), nullptr, 0, 0, kSyncTag, true});
   }
   io_->start();
-  for (const IoDone& done : pretended) piece_ended(static_cast<std::size_t>(done.tag), done.result);
+  for (const IoDone& done : pretended) piece_ended(done);
 }
 
 void FileWriter::reap() {
   if (io_->under_way() == 0) return;
   const IoDone done = io_->wait();
   if (done.tag != kSyncTag) {
-    piece_ended(static_cast<std::size_t>(done.tag), done.result);
+    piece_ended(done);
     return;
   }
   int error = folder_.runtime().point("tier.sync");
@@ -228,7 +228,10 @@ void FileWriter::reap() {
   pump();
 }
 
-void FileWriter::piece_ended(std::size_t slot, std::int64_t result) {
+void FileWriter::piece_ended(const IoDone& done) {
+  const auto slot = static_cast<std::size_t>(done.tag);
+  const std::int64_t result = done.result;
+  bool again = done.again();
   Piece piece = *under_way_[slot];
   under_way_[slot].reset();
   const auto give_back = [&] {
@@ -238,13 +241,13 @@ void FileWriter::piece_ended(std::size_t slot, std::int64_t result) {
     give_back();
     return;
   }
-  if (result == -EINVAL && direct_) {
+  if (result == -EINVAL && done.started && direct_) {
     // Some filesystems accept the flag and refuse the write.
     folder_.give_up_direct(EINVAL);
     set_direct(false);
-    result = -EAGAIN;
+    again = true;
   }
-  if (result == -EINTR || result == -EAGAIN || result == -ECANCELED) {
+  if (again) {
     waiting_.push_front(piece);
     pump();
     return;

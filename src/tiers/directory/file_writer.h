@@ -62,7 +62,7 @@ class FileWriter {
   void queue(const Piece& piece);
   void pump();
   void reap();
-  void piece_ended(std::size_t slot, std::int64_t result);
+  void piece_ended(const IoDone& done);
   void fail(Status status);
   void drain();
   Status send_buffer();
@@ -71,7 +71,7 @@ class FileWriter {
   Folder& folder_;
   std::string relative_;
   std::uint64_t bytes_;
-  Fd fd_;
+  UniqueFd fd_;
   bool direct_ = false;
   bool kept_ = false;
   std::unique_ptr<IoQueue> io_;

@@ -23,7 +23,7 @@ constexpr std::size_t kSyncsUnderWayMax = 8;
 
 Status DirectoryTier::sync_all(const std::vector<SyncTarget>& targets) {
   auto io = folder_.engine().acquire();
-  std::array<Fd, kSyncsUnderWayMax> fds;
+  std::array<UniqueFd, kSyncsUnderWayMax> fds;
   Status first;
   for (std::size_t begin = 0; begin < targets.size() && first.ok(); begin += kSyncsUnderWayMax) {
     const std::size_t count = std::min(kSyncsUnderWayMax, targets.size() - begin);
@@ -35,7 +35,7 @@ Status DirectoryTier::sync_all(const std::vector<SyncTarget>& targets) {
         first = folder_.write_failure(-opened, "open", target.relative, 0);
         break;
       }
-      fds[i] = Fd(opened);
+      fds[i] = UniqueFd(opened);
       if (const int fault = folder_.runtime().point("tier.flush"); fault != 0) {
         first = folder_.write_failure(fault, "fsync", target.relative, 0);
         break;
@@ -46,13 +46,13 @@ Status DirectoryTier::sync_all(const std::vector<SyncTarget>& targets) {
     while (io->under_way() > 0) {
       const IoDone done = io->wait();
       const SyncTarget& target = targets[static_cast<std::size_t>(done.tag)];
-      if (done.result == -EINVAL && target.is_folder) {
+      if (done.result == -EINVAL && done.started && target.is_folder) {
         folder_.note_fact("the filesystem has no fsync for folders");
       } else if (done.result < 0 && first.ok()) {
         first = folder_.write_failure(static_cast<int>(-done.result), "fsync", target.relative, 0);
       }
     }
-    for (Fd& fd : fds) fd = Fd();
+    for (UniqueFd& fd : fds) fd = UniqueFd();
   }
   folder_.engine().release(std::move(io));
   return first;
@@ -61,7 +61,7 @@ Status DirectoryTier::sync_all(const std::vector<SyncTarget>& targets) {
 Status DirectoryTier::flush(const AttemptName& attempt) {
   SY_RETURN_IF_ERROR(check_group(attempt.group));
   SY_RETURN_IF_ERROR(folder_.check_writable());
-  std::vector<WaitingContent> waiting;
+  std::map<Digest, WaitingContent> waiting;
   {
     const std::lock_guard lock(mutex_);
     if (const auto found = waiting_content_.find(attempt); found != waiting_content_.end()) {
@@ -91,8 +91,8 @@ Status DirectoryTier::flush(const AttemptName& attempt) {
   SY_RETURN_IF_ERROR(sync_all(folders));
   SY_POINT(folder_.runtime(), "tier.after_flush_folders");
 
-  for (const WaitingContent& content : waiting) {
-    add_content(object_path(content.name), content.sha256, content.bytes, content.replace)
+  for (const auto& [sha256, content] : waiting) {
+    add_content(object_path(content.name), sha256, content.bytes, content.replace)
         .ignore("an entry is economy, never safety");
   }
   return {};

@@ -40,26 +40,7 @@ std::set<std::string>& live_names() {
 
 }  // namespace
 
-Fd::Fd(Fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-
-Fd& Fd::operator=(Fd&& other) noexcept {
-  if (this != &other) {
-    close();
-    fd_ = std::exchange(other.fd_, -1);
-  }
-  return *this;
-}
-
-Fd::~Fd() { close(); }
-
-int Fd::close() {
-  const int fd = std::exchange(fd_, -1);
-  if (fd < 0) return 0;
-  // After EINTR the descriptor is gone on Linux; calling again could close somebody else's.
-  return ::close(fd) == 0 || errno == EINTR ? 0 : -errno;
-}
-
-Folder::Folder(Runtime& runtime, std::string path, Fd root, bool read_only)
+Folder::Folder(Runtime& runtime, std::string path, UniqueFd root, bool read_only)
     : runtime_(runtime), path_(std::move(path)), root_(std::move(root)), read_only_(read_only), engine_(runtime) {}
 
 std::string Folder::full(std::string_view relative) const {

@@ -18,30 +18,14 @@
 
 #include "base/runtime.h"
 #include "base/status.h"
+#include "base/unique_fd.h"
 #include "tiers/directory/io_queue.h"
 
 namespace steelyard::tiers::directory {
 
-/// A file descriptor that is closed with it. Move-only.
-class Fd {
- public:
-  Fd() = default;
-  explicit Fd(int fd) : fd_(fd) {}
-  Fd(Fd&& other) noexcept;
-  Fd& operator=(Fd&& other) noexcept;
-  ~Fd();
-  int get() const { return fd_; }
-  explicit operator bool() const { return fd_ >= 0; }
-  /// 0 or -errno; the descriptor is gone either way.
-  int close();
-
- private:
-  int fd_ = -1;
-};
-
 class Folder {
  public:
-  Folder(Runtime& runtime, std::string path, Fd root, bool read_only);
+  Folder(Runtime& runtime, std::string path, UniqueFd root, bool read_only);
 
   Runtime& runtime() { return runtime_; }
   IoEngine& engine() { return engine_; }
@@ -81,7 +65,7 @@ class Folder {
  private:
   Runtime& runtime_;
   std::string path_;
-  Fd root_;
+  UniqueFd root_;
   bool read_only_;
   IoEngine engine_;
   mutable std::mutex mutex_;

@@ -4,6 +4,7 @@
 #include <liburing.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <deque>
 #include <system_error>
 #include <utility>
@@ -17,6 +18,19 @@ namespace {
 /// Rings kept for reuse: making one costs some 50 us and a few pages.
 constexpr std::size_t kIdleQueuesMax = 32;
 
+/// How often a kernel that is short of memory is asked again while nothing is under way whose end could free some, and
+/// the longest pause between: some 6 s in all.
+constexpr int kSubmitAttemptsMax = 100;
+constexpr std::int64_t kSubmitPauseMsMax = 64;
+/// Between looks at the completions of a ring that cannot be waited on any more.
+constexpr std::int64_t kLookPauseMs = 1;
+
+/// The kernel takes requests from the ring in the order in which they were added: `added_` holds the tags of those that
+/// it has not taken yet.
+///
+/// Failures. EINTR, EAGAIN, EBUSY and ENOMEM pass; after any other error, or when they do not pass, what was not taken
+/// ends with that error and stays in the ring, which therefore is never submitted again. What was taken is still waited
+/// for, since its memory is the kernel's.
 class UringQueue final : public IoQueue {
  public:
   UringQueue(Runtime& runtime, io_uring ring) : runtime_(runtime), ring_(ring) {}
@@ -24,8 +38,13 @@ class UringQueue final : public IoQueue {
   UringQueue& operator=(const UringQueue&) = delete;
   ~UringQueue() override { io_uring_queue_exit(&ring_); }
 
+  bool works() const override { return failure_ == 0; }
+
   void add(const IoRequest& request) override {
     SY_CHECK(under_way_ < kIoQueueDepth, "too many requests in an I/O queue");
+    ++under_way_;
+    added_.push_back(request.tag);
+    if (failure_ != 0) return;
     io_uring_sqe* entry = io_uring_get_sqe(&ring_);
     SY_CHECK(entry != nullptr, "the submission ring is as deep as the queue");
     switch (request.kind) {
@@ -44,36 +63,90 @@ class UringQueue final : public IoQueue {
     }
     if (request.after_all) io_uring_sqe_set_flags(entry, IOSQE_IO_DRAIN);
     io_uring_sqe_set_data64(entry, request.tag);
-    ++under_way_;
   }
 
-  void start() override {
-    // What the kernel does not take now stays in the ring, and wait() offers it again.
-    const int submitted = io_uring_submit(&ring_);
-    SY_CHECK(submitted >= 0 || retryable(submitted), "io_uring_submit");
-  }
+  /// What the kernel does not take now stays in the ring, and wait() offers it again.
+  void start() override { submit(); }
 
   IoDone wait() override {
     SY_CHECK(under_way_ > 0, "nothing to wait for");
     for (;;) {
+      if (failure_ != 0 && !added_.empty()) {
+        const IoDone done{added_.front(), -failure_, false};
+        added_.pop_front();
+        --under_way_;
+        return done;
+      }
       io_uring_cqe* entry = nullptr;
       if (io_uring_peek_cqe(&ring_, &entry) == 0 && entry != nullptr) {
         const IoDone done{io_uring_cqe_get_data64(entry), entry->res};
         io_uring_cqe_seen(&ring_, entry);
+        --taken_;
         --under_way_;
         return done;
       }
-      const int submitted = io_uring_submit_and_wait(&ring_, 1);
-      SY_CHECK(submitted >= 0 || retryable(submitted), "io_uring_submit_and_wait");
-      if (submitted == -EAGAIN) runtime_.sleep_ms(1);  // the kernel is short of memory
+      const int error = submit();
+      if (taken_ > 0) {
+        wait_for_taken();
+      } else if (error != 0 && failure_ == 0) {
+        // Nothing is under way whose end could make room.
+        if (++attempts_ >= kSubmitAttemptsMax) {
+          give_up("submit", error);
+        } else if (error != EINTR) {
+          runtime_.sleep_ms(std::min(std::int64_t{1} << std::min(attempts_, 16), kSubmitPauseMsMax));
+        }
+      }
     }
   }
 
  private:
-  static bool retryable(int error) { return error == -EINTR || error == -EAGAIN || error == -EBUSY; }
+  static bool passes(int error) { return error == EINTR || error == EAGAIN || error == EBUSY || error == ENOMEM; }
+
+  /// 0 when the kernel took something or there was nothing to take.
+  int submit() {
+    if (failure_ != 0 || added_.empty()) return 0;
+    int result = -runtime_.point("tier.io_submit");
+    if (result == 0) result = io_uring_submit(&ring_);
+    if (result > 0) {
+      for (int i = 0; i < result && !added_.empty(); ++i, ++taken_) added_.pop_front();
+      attempts_ = 0;
+      return 0;
+    }
+    const int error = result == 0 ? EAGAIN : -result;
+    if (!passes(error)) give_up("submit", error);
+    return error;
+  }
+
+  void give_up(const char* doing, int error) {
+    if (failure_ != 0) return;
+    failure_ = error;
+    log_info("io_uring: {}: {}; {} requests were not started, {} are waited for", doing,
+             std::generic_category().message(error), added_.size(), taken_);
+  }
+
+  /// Returns when one may have ended, without submitting.
+  void wait_for_taken() {
+    if (!wait_fails_) {
+      int result = -runtime_.point("tier.io_wait");
+      io_uring_cqe* entry = nullptr;
+      if (result == 0) result = io_uring_wait_cqe(&ring_, &entry);
+      if (result == 0 || result == -EINTR) return;
+      if (!passes(-result)) {
+        wait_fails_ = true;
+        give_up("wait", -result);
+      }
+    }
+    // The completions still arrive in shared memory, and any system call lets the kernel deliver them.
+    runtime_.sleep_ms(kLookPauseMs);
+  }
 
   Runtime& runtime_;
   io_uring ring_;
+  std::deque<std::uint64_t> added_;
+  std::size_t taken_ = 0;  ///< by the kernel, and not reaped
+  int attempts_ = 0;
+  int failure_ = 0;  ///< an errno
+  bool wait_fails_ = false;
 };
 
 class TaskQueue final : public IoQueue {
@@ -146,6 +219,8 @@ class TaskQueue final : public IoQueue {
 
 }  // namespace
 
+bool IoDone::again() const { return started && (result == -EINTR || result == -EAGAIN || result == -ECANCELED); }
+
 std::unique_ptr<IoQueue> IoEngine::acquire() {
   {
     const std::lock_guard lock(mutex_);
@@ -177,8 +252,14 @@ std::unique_ptr<IoQueue> IoEngine::acquire() {
 
 void IoEngine::release(std::unique_ptr<IoQueue> queue) {
   SY_CHECK(queue->under_way() == 0, "a queue is given back idle");
+  if (!queue->works()) return;
   const std::lock_guard lock(mutex_);
   if (idle_.size() < kIdleQueuesMax) idle_.push_back(std::move(queue));
+}
+
+std::size_t IoEngine::idle_queues() {
+  const std::lock_guard lock(mutex_);
+  return idle_.size();
 }
 
 std::string IoEngine::fall_back_reason() {

@@ -30,6 +30,12 @@ struct IoRequest {
 struct IoDone {
   std::uint64_t tag = 0;
   std::int64_t result = 0;  ///< as the system call: bytes, 0, or -errno
+  /// False: the request was never started, for the reason in `result`, and its memory was not touched. Nothing that is
+  /// added to the queue from now on will be.
+  bool started = true;
+
+  /// The request may be made again as it is.
+  bool again() const;
 };
 
 /// At most kIoQueueDepth requests may be under way at once.
@@ -41,9 +47,12 @@ class IoQueue {
   virtual void add(const IoRequest& request) = 0;
   /// Starts what was added since the last call. Does not wait for the device.
   virtual void start() = 0;
-  /// The next request that ended, in any order. Only while one is under way.
+  /// The next request that ended, in any order. Only while one is under way. The memory of a request is the kernel's
+  /// until it was returned from here.
   virtual IoDone wait() = 0;
   std::size_t under_way() const { return under_way_; }
+  /// False after a failure of the queue itself: it is not used again.
+  virtual bool works() const { return true; }
 
  protected:
   std::size_t under_way_ = 0;
@@ -55,8 +64,9 @@ class IoEngine {
 
   /// An idle queue, from the pool where one is there.
   std::unique_ptr<IoQueue> acquire();
-  /// Gives back a queue with nothing under way.
+  /// Gives back a queue with nothing under way. One that no longer works goes.
   void release(std::unique_ptr<IoQueue> queue);
+  std::size_t idle_queues();
   /// Why io_uring is not used; empty while it is.
   std::string fall_back_reason();
 

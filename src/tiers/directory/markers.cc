@@ -90,7 +90,7 @@ Status DirectoryTier::put_deleting(const std::string& group) {
   const int opened = folder_.open("tier.marker", path + "/deleting", O_WRONLY | O_CREAT | O_EXCL, 0444);
   if (opened < 0 && opened != -EEXIST) return folder_.write_failure(-opened, "create", path + "/deleting", 0);
   if (opened >= 0) {
-    Fd fd(opened);
+    UniqueFd fd(opened);
     if (const int closed = fd.close(); closed < 0) {
       return folder_.write_failure(-closed, "close", path + "/deleting", 0);
     }

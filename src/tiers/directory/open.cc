@@ -14,12 +14,12 @@
 #include <utility>
 #include <vector>
 
+#include "base/sync_folder.h"
 #include "tiers/directory/directory_tier.h"
 
 namespace steelyard::tiers {
 namespace {
 
-using directory::Fd;
 using directory::Folder;
 
 constexpr std::string_view kFormat = "steelyard-directory-tier";
@@ -60,8 +60,8 @@ Result<std::string> decode_store_file(const std::string& text, const std::string
 
 Result<std::string> read_store_file(int root, const std::string& folder) {
   const std::string path = folder + "/store.json";
-  const Fd fd(::openat(root, "store.json", O_RDONLY | O_CLOEXEC));
-  if (!fd) return errno_status(errno, "open", path);
+  const UniqueFd fd(::openat(root, "store.json", O_RDONLY | O_CLOEXEC));
+  if (!fd.valid()) return errno_status(errno, "open", path);
   std::string text(kStoreFileBytesMax + 1, '\0');
   std::size_t filled = 0;
   while (filled < text.size()) {
@@ -96,13 +96,6 @@ Status refuse_foreign(const std::string& path, const std::vector<std::string>& n
   return {Code::kCorrupt, std::move(message), "name a new or empty folder"};
 }
 
-Status sync_folder_at(int at, const std::string& name, const std::string& shown) {
-  const Fd fd(::openat(at, name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!fd) return errno_status(errno, "open", shown);
-  if (::fsync(fd.get()) != 0 && errno != EINVAL) return errno_status(errno, "fsync", shown);
-  return {};
-}
-
 /// Makes the folder and missing parents, durably.
 Status make_path(Runtime& runtime, const std::string& path) {
   for (std::size_t end = path.find('/', 1);; end = path.find('/', end + 1)) {
@@ -112,7 +105,7 @@ Status make_path(Runtime& runtime, const std::string& path) {
     if (error == 0) {
       const auto slash = part.find_last_of('/');
       const std::string parent = slash == std::string::npos ? "." : slash == 0 ? "/" : part.substr(0, slash);
-      SY_RETURN_IF_ERROR(sync_folder_at(AT_FDCWD, parent, parent));
+      SY_RETURN_IF_ERROR(sync_folder(parent));
     } else if (error != EEXIST) {
       // A parent that may not be written but is there is no failure.
       struct stat there {};
@@ -130,7 +123,7 @@ Status write_store_file(Folder& folder, const std::string& store_id) {
   SY_RETURN_IF_ERROR(writer->close());
   const int opened = folder.open("tier.open_flush", temporary, O_RDONLY);
   if (opened < 0) return folder.write_failure(-opened, "open", temporary, text.size());
-  const Fd fd(opened);
+  const UniqueFd fd(opened);
   if (::fsync(fd.get()) != 0) return folder.write_failure(errno, "fsync", temporary, text.size());
   SY_POINT(folder.runtime(), "tier.before_store_file");
   int result = folder.link("tier.link", temporary, "store.json");
@@ -139,7 +132,7 @@ Status write_store_file(Folder& folder, const std::string& store_id) {
     if (result == 0) writer->keep();
   }
   if (result < 0 && result != -EEXIST) return folder.write_failure(-result, "link", "store.json", text.size());
-  return sync_folder_at(AT_FDCWD, folder.path(), folder.path());
+  return sync_folder(folder.path());
 }
 
 std::string without_trailing_slashes(std::string path) {
@@ -150,8 +143,8 @@ std::string without_trailing_slashes(std::string path) {
 }  // namespace
 
 Result<std::string> directory_store_id(const std::string& path) {
-  const Fd root(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!root) return errno_status(errno, "open", path);
+  const UniqueFd root(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!root.valid()) return errno_status(errno, "open", path);
   return read_store_file(root.get(), path);
 }
 
@@ -162,18 +155,18 @@ Result<std::unique_ptr<Tier>> open_directory(Runtime& runtime, const DirectoryOp
     return Status(Code::kInvalidArgument, "a store id is 32 lower-case hex digits, not \"" + options.store_id + "\"");
   }
   const bool create = options.create && !options.read_only;
-  Fd root(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!root && errno == ENOENT && create) {
+  UniqueFd root(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!root.valid() && errno == ENOENT && create) {
     SY_RETURN_IF_ERROR(make_path(runtime, path));
-    root = Fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    root = UniqueFd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   }
-  if (!root) return errno_status(errno, "open the cold tier", path);
+  if (!root.valid()) return errno_status(errno, "open the cold tier", path);
   const int raw_root = root.get();
 
   auto found = read_store_file(raw_root, path);
   if (found.code() == Code::kNotFound) {
-    Fd second(::fcntl(raw_root, F_DUPFD_CLOEXEC, 0));
-    if (!second) return errno_status(errno, "open the cold tier", path);
+    UniqueFd second(::fcntl(raw_root, F_DUPFD_CLOEXEC, 0));
+    if (!second.valid()) return errno_status(errno, "open the cold tier", path);
     Folder folder(runtime, path, std::move(second), options.read_only);
     SY_ASSIGN_OR_RETURN(const auto names, foreign_names(folder));
     if (!create) {
@@ -199,7 +192,7 @@ Result<std::unique_ptr<Tier>> open_directory(Runtime& runtime, const DirectoryOp
 
 namespace directory {
 
-DirectoryTier::DirectoryTier(Runtime& runtime, std::string path, Fd root, bool read_only, Medium medium,
+DirectoryTier::DirectoryTier(Runtime& runtime, std::string path, UniqueFd root, bool read_only, Medium medium,
                              std::optional<std::uint64_t> reserve_free_bytes)
     : folder_(runtime, std::move(path), std::move(root), read_only),
       traits_{.name = "cold", .medium = medium, .mappable = false, .listable = true, .durable = true},

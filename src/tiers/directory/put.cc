@@ -1,7 +1,8 @@
 // Put, step by step. Killed after any step, what lies there is written behind the arrow.
 //
 //   1. If the name is there: equal bytes are success, others CONFLICT.
-//   2. If `content/<sha256>` has the right size, link it to the name: done.    -> the object
+//   2. If `content/<sha256>` has the right size, link it to the name: done. So
+//      with an equal small object of this attempt that waits for Flush.        -> the object
 //   3. Write `tmp/<random>`; objects of 1 MiB and more are synced.             -> a temporary file
 //   4. Close it; its error counts.
 //   5. link(tmp, name): create-only, whole or not at all.                      -> the object, a temporary file
@@ -165,6 +166,10 @@ Result<LinkResult> DirectoryTier::try_link(const ObjectName& name, const Digest&
   if (result != -ENOENT) return folder_.write_failure(-result, "stat", path, bytes);
   if (name.kind == ObjectKind::kManifest) return LinkResult::kAbsent;
 
+  if (const auto equal = waiting_equal(name.in, sha256, bytes)) {
+    // Flush syncs small files by their names, so this one too. Whatever is in the way, the object is written.
+    if (folder_.link("tier.link_content", object_path(*equal), path) == 0) return LinkResult::kLinked;
+  }
   const std::string entry_path = content_path(sha256);
   // The entry may be replaced between its stat and the link; then what was linked is looked at again.
   for (int round = 0; round < 3; ++round) {
@@ -201,6 +206,16 @@ Result<LinkResult> DirectoryTier::try_link(const ObjectName& name, const Digest&
     if (result < 0 && result != -ENOENT) return folder_.write_failure(-result, "unlink", path, 0);
   }
   return LinkResult::kReplaceContent;
+}
+
+std::optional<ObjectName> DirectoryTier::waiting_equal(const AttemptName& attempt, const Digest& sha256,
+                                                       std::uint64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  const auto waiting = waiting_content_.find(attempt);
+  if (waiting == waiting_content_.end()) return std::nullopt;
+  const auto found = waiting->second.find(sha256);
+  if (found == waiting->second.end() || found->second.bytes != bytes) return std::nullopt;
+  return found->second.name;
 }
 
 /// Step 1 for a name that is there. The caller vouches for the digest, so comparing digests compares bytes.
@@ -274,7 +289,7 @@ Result<PutOutcome> DirectoryTier::publish(FileWriter& writer, const ObjectName& 
       add_content(writer.relative(), sha256, writer.bytes(), replace).ignore("an entry is economy, never safety");
     } else {
       const std::lock_guard lock(mutex_);
-      waiting_content_[name.in].push_back({name, sha256, writer.bytes(), replace});
+      waiting_content_[name.in].try_emplace(sha256, WaitingContent{name, writer.bytes(), replace});
     }
   }
   SY_POINT(runtime, "tier.after_content_link");

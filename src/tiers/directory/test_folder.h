@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include <atomic>
 #include <filesystem>
 #include <functional>
 #include <map>
@@ -66,13 +67,15 @@ class FaultRuntime final : public Runtime {
     const std::lock_guard lock(mutex_);
     return passes_[point];
   }
+  /// Sleeping takes no time from now on.
+  void skip_sleeps() { skip_sleeps_ = true; }
 
   std::int64_t mono_ms() override { return real_runtime().mono_ms(); }
   std::int64_t mono_ns() override { return real_runtime().mono_ns(); }
   std::int64_t wall_ms() override { return real_runtime().wall_ms(); }
   const std::string& epoch() override { return real_runtime().epoch(); }
   void fill_random(ByteSpan out) override { real_runtime().fill_random(out); }
-  void sleep_ms(std::int64_t duration_ms) override { real_runtime().sleep_ms(duration_ms); }
+  void sleep_ms(std::int64_t duration_ms) override { real_runtime().sleep_ms(skip_sleeps_ ? 0 : duration_ms); }
   std::unique_ptr<Event> make_event() override { return real_runtime().make_event(); }
   std::unique_ptr<Task> spawn(std::string_view name, std::function<void()> body) override {
     return real_runtime().spawn(name, std::move(body));
@@ -114,6 +117,7 @@ class FaultRuntime final : public Runtime {
   std::map<std::string, Rule> rules_;
   std::map<std::string, std::function<void()>> actions_;
   std::map<std::string, std::uint64_t> passes_;
+  std::atomic<bool> skip_sleeps_{false};
 };
 
 }  // namespace steelyard::tiers

@@ -1,0 +1,323 @@
+#include "metadata/codec_messages.h"
+
+#include <string_view>
+#include <utility>
+
+#include "base/bytes.h"
+#include "metadata/proto/entry.pb.h"
+
+namespace steelyard::metadata {
+namespace {
+
+constexpr std::string_view kGroupPrefix = "weight:";
+
+std::string raw_of_hex(std::string_view hex) {
+  std::string raw(hex.size() / 2, '\0');
+  const bool ok = from_hex(hex, ByteSpan(reinterpret_cast<std::byte*>(raw.data()), raw.size()));
+  SY_CHECK(ok && hex.size() % 2 == 0, "a digest that is not hex reached the encoder");
+  return raw;
+}
+
+template <typename E>
+E to_enum(int value, int first, int last, const char* what, Problem& problem) {
+  if (value < first) problem.corrupt(std::string(what) + " is missing");
+  if (value > last) problem.newer(std::string(what) + " " + std::to_string(value) + " is of a newer version");
+  return static_cast<E>(value < first || value > last ? first : value);
+}
+
+std::string digest_hex(const std::string& raw, bool required, const char* what, Problem& problem) {
+  if (raw.size() != 32 && (required || !raw.empty())) problem.corrupt(std::string(what) + " is not 32 bytes");
+  return to_hex(as_bytes(raw));
+}
+
+// Parts of the messages
+
+void fill(const Lineage& in, pb::Lineage& out) {
+  out.set_tenant_id(in.tenant_id);
+  out.set_namespace_id(in.namespace_id);
+  out.set_resource_id(in.resource_id);
+  out.set_revision(in.revision);
+}
+
+void fill(const ProcessIdentity& in, pb::Process& out) {
+  out.set_host(in.host);
+  out.set_boot_id(in.boot_id);
+  out.set_pid_namespace(in.pid_namespace);
+  out.set_pid(in.pid);
+  out.set_start_ticks(in.start_ticks);
+}
+
+void fill(const AppliedRequest& in, pb::AppliedRequest& out) {
+  out.set_kind(static_cast<pb::RequestKind>(in.kind));
+  out.set_expected_generation(in.expected_generation);
+  out.set_arguments_sha256(in.arguments_sha256);
+}
+
+void fill(const Operation& in, pb::Operation& out) {
+  out.set_operation_id(in.operation_id);
+  out.set_kind(static_cast<pb::OperationKind>(in.kind));
+  out.set_state(static_cast<pb::OperationState>(in.state));
+  out.set_target(static_cast<pb::Residency>(in.target));
+  if (in.ratio_millionths) out.set_ratio_millionths(*in.ratio_millionths);
+  out.set_plan_digest(raw_of_hex(in.plan_digest));
+  out.set_total_members(in.total_members);
+  out.set_total_bytes(in.total_bytes);
+  out.set_processed_members(in.processed_members);
+  out.set_processed_bytes(in.processed_bytes);
+  out.set_message(in.message);
+  fill(in.request, *out.mutable_request());
+  out.set_started_at_ms(in.started_at_ms);
+  out.set_ended_at_ms(in.ended_at_ms);
+}
+
+Lineage take(const pb::Lineage& in, Problem& /*problem*/) {
+  return {in.tenant_id(), in.namespace_id(), in.resource_id(), in.revision()};
+}
+
+ProcessIdentity take(const pb::Process& in, Problem& /*problem*/) {
+  return {in.host(), in.boot_id(), in.pid_namespace(), in.pid(), in.start_ticks()};
+}
+
+AppliedRequest take(const pb::AppliedRequest& in, Problem& problem) {
+  return {to_enum<RequestKind>(in.kind(), 1, 5, "request kind", problem), in.expected_generation(),
+          in.arguments_sha256()};
+}
+
+Operation take(const pb::Operation& in, Problem& problem) {
+  Operation out;
+  out.operation_id = in.operation_id();
+  out.kind = to_enum<OperationKind>(in.kind(), 1, 3, "operation kind", problem);
+  out.state = to_enum<OperationState>(in.state(), 1, 4, "operation state", problem);
+  out.target = to_enum<Residency>(in.target(), 1, 5, "operation target", problem);
+  if (in.has_ratio_millionths()) out.ratio_millionths = in.ratio_millionths();
+  out.plan_digest = digest_hex(in.plan_digest(), false, "plan_digest", problem);
+  out.total_members = in.total_members();
+  out.total_bytes = in.total_bytes();
+  out.processed_members = in.processed_members();
+  out.processed_bytes = in.processed_bytes();
+  out.message = in.message();
+  out.request = take(in.request(), problem);
+  out.started_at_ms = in.started_at_ms();
+  out.ended_at_ms = in.ended_at_ms();
+  return out;
+}
+
+}  // namespace
+
+// Values to messages
+
+void fill(const Identity& in, pb::Identity& out) {
+  fill(in.lineage, *out.mutable_lineage());
+  out.set_weight_generation(in.weight_generation);
+}
+
+void fill(const RevisionRecord& in, pb::RevisionRecord& out) {
+  SY_CHECK(in.payload_group_id.starts_with(kGroupPrefix), "a payload group id without its prefix");
+  fill(in.identity, *out.mutable_identity());
+  out.set_availability(static_cast<pb::Availability>(in.availability));
+  out.set_residency(static_cast<pb::Residency>(in.residency));
+  if (in.hot_millionths) out.set_hot_millionths(*in.hot_millionths);
+  out.set_metadata_generation(in.metadata_generation);
+  out.set_import_attempt(in.import_attempt);
+  out.set_manifest_key(in.manifest_key);
+  out.set_payload_group_sha256(raw_of_hex(std::string_view(in.payload_group_id).substr(kGroupPrefix.size())));
+  pb::GroupSummary& summary = *out.mutable_summary();
+  summary.set_payload_count(in.summary.payload_count);
+  summary.set_logical_bytes(in.summary.logical_bytes);
+  summary.set_payload_keys_sha256(raw_of_hex(in.summary.payload_keys_sha256));
+  summary.set_manifest_sha256(raw_of_hex(in.summary.manifest_sha256));
+  out.set_begin_seq(in.begin_seq);
+  out.set_committed_seq(in.committed_seq);
+  out.set_created_at_ms(in.created_at_ms);
+  out.set_updated_at_ms(in.updated_at_ms);
+  for (const auto& [key, value] : in.labels) {
+    pb::Label& label = *out.add_labels();
+    label.set_key(key);
+    label.set_value(value);
+  }
+  pb::Policy& policy = *out.mutable_policy();
+  policy.set_prefer(static_cast<pb::Residency>(in.policy.prefer));
+  if (in.policy.ratio_millionths) policy.set_ratio_millionths(*in.policy.ratio_millionths);
+  policy.set_mode(static_cast<pb::PolicyMode>(in.policy.mode));
+  if (in.operation) fill(*in.operation, *out.mutable_operation());
+  for (const Operation& operation : in.finished_operations) fill(operation, *out.add_finished_operations());
+  for (const AppliedRequest& request : in.applied) fill(request, *out.add_applied());
+  if (in.damage.count != 0 || !in.damage.objects.empty()) {
+    pb::DamageReport& damage = *out.mutable_damage();
+    for (const std::string& object : in.damage.objects) damage.add_objects(object);
+    damage.set_count(in.damage.count);
+  }
+  out.set_hot_instance(in.hot_instance);
+  out.set_hot_members(in.hot_members);
+  out.set_drain(in.drain);
+  out.set_availability_since_ms(in.availability_since_ms);
+  out.set_deleted_seq(in.deleted_seq);
+}
+
+void fill(const Writer& in, pb::Writer& out) {
+  fill(in.identity, *out.mutable_identity());
+  out.set_import_attempt(in.import_attempt);
+  out.set_token(in.token);
+  out.set_holder(in.holder);
+  fill(in.process, *out.mutable_process());
+  out.set_ttl_ms(in.ttl_ms);
+  out.set_epoch(in.epoch);
+  out.set_granted_mono_ms(in.granted_mono_ms);
+  out.set_granted_wall_ms(in.granted_wall_ms);
+  out.set_idle_before_ms(in.idle_before_ms);
+}
+
+void fill(const Lease& in, pb::Lease& out) {
+  out.set_lease_id(in.lease_id);
+  fill(in.identity, *out.mutable_identity());
+  out.set_holder(in.holder);
+  out.set_nonce(in.nonce);
+  out.set_ttl_ms(in.ttl_ms);
+  out.set_epoch(in.epoch);
+  out.set_expires_mono_ms(in.expires_mono_ms);
+  out.set_renewable_until_mono_ms(in.renewable_until_mono_ms);
+  fill(in.process, *out.mutable_process());
+}
+
+void fill(const Watermark& in, pb::Watermark& out) {
+  fill(in.lineage, *out.mutable_lineage());
+  out.set_weight_generation(in.weight_generation);
+}
+
+void fill(const Runner& in, pb::Runner& out) {
+  fill(in.identity, *out.mutable_identity());
+  out.set_operation_id(in.operation_id);
+  out.set_run_attempt(in.run_attempt);
+  out.set_token(in.token);
+  out.set_holder(in.holder);
+  fill(in.process, *out.mutable_process());
+  out.set_ttl_ms(in.ttl_ms);
+  out.set_epoch(in.epoch);
+  out.set_granted_mono_ms(in.granted_mono_ms);
+  out.set_processed_members(in.processed_members);
+  out.set_processed_bytes(in.processed_bytes);
+  out.set_message(in.message);
+}
+
+void fill(const Access& in, pb::Access& out) {
+  fill(in.identity, *out.mutable_identity());
+  out.set_epoch(in.epoch);
+  out.set_mono_ms(in.mono_ms);
+  out.set_wall_ms(in.wall_ms);
+}
+
+void fill(const EpochState& in, pb::EpochState& out) {
+  out.set_epoch(in.epoch);
+  out.set_begun_mono_ms(in.begun_mono_ms);
+  out.set_ordinal(in.ordinal);
+}
+
+// Messages to values
+
+Identity take(const pb::Identity& in, Problem& problem) {
+  return {take(in.lineage(), problem), in.weight_generation()};
+}
+
+RevisionRecord take(const pb::RevisionRecord& in, Problem& problem) {
+  RevisionRecord out;
+  out.identity = take(in.identity(), problem);
+  out.availability = to_enum<Availability>(in.availability(), 1, 5, "availability", problem);
+  out.residency = to_enum<Residency>(in.residency(), 1, 5, "residency", problem);
+  if (in.has_hot_millionths()) out.hot_millionths = in.hot_millionths();
+  out.metadata_generation = in.metadata_generation();
+  out.import_attempt = in.import_attempt();
+  out.manifest_key = in.manifest_key();
+  out.payload_group_id = std::string(kGroupPrefix);
+  out.payload_group_id += digest_hex(in.payload_group_sha256(), true, "payload_group_sha256", problem);
+  out.summary.payload_count = in.summary().payload_count();
+  out.summary.logical_bytes = in.summary().logical_bytes();
+  out.summary.payload_keys_sha256 =
+      digest_hex(in.summary().payload_keys_sha256(), false, "payload_keys_sha256", problem);
+  out.summary.manifest_sha256 = digest_hex(in.summary().manifest_sha256(), false, "manifest_sha256", problem);
+  out.begin_seq = in.begin_seq();
+  out.committed_seq = in.committed_seq();
+  out.created_at_ms = in.created_at_ms();
+  out.updated_at_ms = in.updated_at_ms();
+  out.labels.reserve(static_cast<std::size_t>(in.labels_size()));
+  for (const pb::Label& label : in.labels()) out.labels.emplace_back(label.key(), label.value());
+  out.policy.prefer = to_enum<Residency>(in.policy().prefer(), 1, 5, "policy.prefer", problem);
+  if (in.policy().has_ratio_millionths()) out.policy.ratio_millionths = in.policy().ratio_millionths();
+  out.policy.mode = to_enum<PolicyMode>(in.policy().mode(), 1, 3, "policy.mode", problem);
+  if (in.has_operation()) out.operation = take(in.operation(), problem);
+  for (const pb::Operation& operation : in.finished_operations()) {
+    out.finished_operations.push_back(take(operation, problem));
+  }
+  for (const pb::AppliedRequest& request : in.applied()) out.applied.push_back(take(request, problem));
+  out.damage.objects.assign(in.damage().objects().begin(), in.damage().objects().end());
+  out.damage.count = in.damage().count();
+  out.hot_instance = in.hot_instance();
+  out.hot_members = in.hot_members();
+  out.drain = in.drain();
+  out.availability_since_ms = in.availability_since_ms();
+  out.deleted_seq = in.deleted_seq();
+  return out;
+}
+
+Writer take(const pb::Writer& in, Problem& problem) {
+  Writer out;
+  out.identity = take(in.identity(), problem);
+  out.import_attempt = in.import_attempt();
+  out.token = in.token();
+  out.holder = in.holder();
+  out.process = take(in.process(), problem);
+  out.ttl_ms = in.ttl_ms();
+  out.epoch = in.epoch();
+  out.granted_mono_ms = in.granted_mono_ms();
+  out.granted_wall_ms = in.granted_wall_ms();
+  out.idle_before_ms = in.idle_before_ms();
+  return out;
+}
+
+Lease take(const pb::Lease& in, Problem& problem) {
+  Lease out;
+  out.lease_id = in.lease_id();
+  out.identity = take(in.identity(), problem);
+  out.holder = in.holder();
+  out.nonce = in.nonce();
+  out.ttl_ms = in.ttl_ms();
+  out.epoch = in.epoch();
+  out.expires_mono_ms = in.expires_mono_ms();
+  out.renewable_until_mono_ms = in.renewable_until_mono_ms();
+  out.process = take(in.process(), problem);
+  return out;
+}
+
+Watermark take(const pb::Watermark& in, Problem& problem) {
+  return {take(in.lineage(), problem), in.weight_generation()};
+}
+
+Runner take(const pb::Runner& in, Problem& problem) {
+  Runner out;
+  out.identity = take(in.identity(), problem);
+  out.operation_id = in.operation_id();
+  out.run_attempt = in.run_attempt();
+  out.token = in.token();
+  out.holder = in.holder();
+  out.process = take(in.process(), problem);
+  out.ttl_ms = in.ttl_ms();
+  out.epoch = in.epoch();
+  out.granted_mono_ms = in.granted_mono_ms();
+  out.processed_members = in.processed_members();
+  out.processed_bytes = in.processed_bytes();
+  out.message = in.message();
+  return out;
+}
+
+Access take(const pb::Access& in, Problem& problem) {
+  return {take(in.identity(), problem), in.epoch(), in.mono_ms(), in.wall_ms()};
+}
+
+EpochState take(const pb::EpochState& in, Problem& /*problem*/) {
+  EpochState out;
+  out.epoch = in.epoch();
+  out.begun_mono_ms = in.begun_mono_ms();
+  out.ordinal = in.ordinal();
+  return out;
+}
+
+}  // namespace steelyard::metadata
