@@ -79,7 +79,8 @@ Result<PlanSide::Use> match_stored(const LogicalTensor& source, const LogicalTen
   LogicalTensor read = source;
   if (known == nullptr && source.stored_bytes > 0) {  // opaque elements: as many bytes each as there are
     const auto elements = static_cast<std::uint64_t>(volume(source.shape));
-    if (source.stored_bytes % elements == 0) read.itemsize = static_cast<std::int64_t>(source.stored_bytes / elements);
+    if (elements != 0 && source.stored_bytes % elements == 0)
+      read.itemsize = static_cast<std::int64_t>(source.stored_bytes / elements);
   }
   const bool scalar = source.shape.empty() && target.shape.size() == 1 && target.shape[0] == 1;
   if (scalar) read.shape = target.shape;

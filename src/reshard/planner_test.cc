@@ -239,6 +239,10 @@ TEST(Planner, AStoredSourceComparesMeanings) {
   PlanOptions options;
   options.stored_layout = "trainer:v1";
   EXPECT_TRUE(plan_transfer(stored("BF16", {8, 4}, 64), layout, options).ok());
+  // Of a type that the table does not know nobody has checked the bytes.
+  EXPECT_TRUE(plan_transfer(stored("X24", {8, 4}, 96), target_of({8, 4}, "X24", 3).build().value()).ok());
+  EXPECT_THAT(plan_transfer(stored("X24", {0, 4}, 3), target_of({8, 4}, "X24", 3).build().value()).status().message(),
+              HasSubstr("differs: source"));
 }
 
 TEST(Planner, SubByteTypesArePlannedAsTheirPackedBytes) {
