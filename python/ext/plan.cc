@@ -173,6 +173,7 @@ template <typename T>
 class Fresh {
  public:
   explicit Fresh(std::size_t count) : count_(count) {
+    if (count > (SIZE_MAX - kHugePage) / sizeof(T)) throw std::bad_alloc();
     const std::size_t alignment = count * sizeof(T) >= 2 * kHugePage ? kHugePage : kCacheLine;
     const std::size_t bytes = (count * sizeof(T) / alignment + 1) * alignment;
     data_.reset(static_cast<T*>(std::aligned_alloc(alignment, bytes)));

@@ -231,6 +231,9 @@ COLUMN_REFUSALS = [
     ({"rank": [(0, 0)]}, "four numbers"),
     ({"rank": [(0, -1, 0, 0)]}, "must be at least 0"),
     ({"aliases": [("a", "a")]}, "aliases"),
+    ({"aliases": ["ab"]}, "fragments[0].aliases: aliases must be a sequence of non-empty strings"),
+    ({"aliases": [None]}, "fragments[0].aliases: aliases must be a sequence of non-empty strings"),
+    ({"aliases": []}, "fragments.aliases: column has 0 rows, wanted 1"),
     ({"other": 1}, "there is no such column"),
 ]
 

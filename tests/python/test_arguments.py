@@ -69,6 +69,7 @@ def memory(**changes):
         ({"s0": "text"}, r"source_memory\['s0'\]: wanted a contiguous array or buffer"),
         ({"s0": 5}, r"source_memory\['s0'\]: wanted"),
         ({"s0": np.zeros((8, 8), np.uint8)[:, :4]}, "memory must be contiguous"),
+        ({"s0": np.array([None] * 4)}, r"source_memory\['s0'\]: memory must not hold Python objects"),
         ({"d0": b"\0" * 32}, r"target_memory\['d0'\]: memory must be writable"),
         ({"d0": bytearray(31)}, "its memory has 31 bytes, the plan needs 32"),
         ({"s9": bytearray(32)}, "unknown source fragment 's9'"),
@@ -79,6 +80,18 @@ def test_memory(changes, words):
     with pytest.raises(ContractError, match=words):
         R.execute(PLAN, source, target)
     assert not any(given["d1"])
+
+
+def test_more_segments_than_memory_counts():
+    rows = 2**62 - 1
+    described = TensorDescriptor("w", (rows, 2), "u8", 1, 1, "f")
+    whole = PlacementManifest("m", "r", [described], [PlacementFragment("s", "w", (0, 0), (rows, 2), 2 * rows, RANK)])
+    columns = [PlacementFragment(f"d{at}", "w", (0, at), (rows, 1), rows, ParallelRank(tp=at)) for at in range(2)]
+    options = {"max_segments": 2**64 - 1}
+    plan = R.plan_transfer(whole, PlacementManifest("m", "r", [described], columns), options=options)
+    assert plan.segment_count == 2 * rows
+    with pytest.raises(MemoryError):
+        plan.segments()
 
 
 @pytest.mark.parametrize("threads, words", [(0, "at least 1"), (1.5, "must be an integer"), (True, "must be an integer")])

@@ -178,7 +178,7 @@ def _fitting(found: _Ints, path: str, dtype: type, dimensions: int) -> _Ints:
             row = int(np.argmax(found.reshape(len(found), -1).max(axis=1)))
             fit = "an unsigned 64-bit integer" if dtype is np.uint64 else f"{limits.bits - (limits.min < 0)} bits"
             raise ContractError(f"{_row(path, row)}: {name} must fit in {fit}, found {high}")
-    return np.ascontiguousarray(found, dtype)
+    return np.require(found, dtype, ("C", "ALIGNED"))
 
 
 def _row(path: str, row: int) -> str:
@@ -231,6 +231,11 @@ def _aliases(value: Any, path: str, rows: int) -> Any:
         return None
     if not isinstance(value, Sequence) or isinstance(value, (str, bytes, bytearray)):
         raise ContractError(f"{path}: aliases must be a sequence of sequences of non-empty strings")
+    if len(value) != rows:
+        raise ContractError(f"{path}: column has {len(value)} rows, wanted {rows}")
+    for row, aliases in enumerate(value):
+        if not isinstance(aliases, Sequence) or isinstance(aliases, (str, bytes, bytearray)):
+            raise ContractError(f"{_row(path, row)}: aliases must be a sequence of non-empty strings")
     flat = [alias for row in value for alias in row]
     ends = np.cumsum(np.fromiter((len(row) for row in value), np.uint64, len(value)), dtype=np.uint64)
     return (*_texts(flat, path, None)[:2], ends)

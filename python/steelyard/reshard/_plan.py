@@ -430,6 +430,8 @@ def _places(memory: Mapping[str, Any], ids: Sequence[str], side: str, writable: 
             array = given if isinstance(given, np.ndarray) else np.frombuffer(given, np.uint8)
         except (TypeError, ValueError, BufferError) as error:
             raise ContractError(f"{side}_memory[{fragment!r}]: wanted a contiguous array or buffer: {error}") from None
+        if array.dtype.hasobject:
+            raise ContractError(f"{side}_memory[{fragment!r}]: memory must not hold Python objects")
         if not array.flags.c_contiguous:
             raise ContractError(f"{side}_memory[{fragment!r}]: memory must be contiguous")
         if writable and not array.flags.writeable:
