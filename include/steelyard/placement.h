@@ -9,7 +9,6 @@
 // normal, and the planner (reshard.h) decides whether a target finds all it needs.
 #pragma once
 
-#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -20,19 +19,11 @@
 #include <vector>
 
 #include "steelyard/status.h"
+#include "steelyard/values.h"
 
 namespace steelyard {
 
 struct ApiInternals;  // the library's own
-
-/// Where a process stands in data, tensor, pipeline and expert parallelism. Ordered in this order; each at least 0.
-struct ParallelRank {
-  std::int64_t dp = 0;
-  std::int64_t tp = 0;
-  std::int64_t pp = 0;
-  std::int64_t ep = 0;
-  auto operator<=>(const ParallelRank&) const = default;
-};
 
 /// What a tensor is, whoever holds it. dtype and layout_fingerprint are opaque texts.
 struct TensorDescriptor {
@@ -138,18 +129,6 @@ class PlacementManifest {
   std::shared_ptr<const Impl> impl_;
 };
 
-/// What a binding is of, and its fences: the lease and the generation under which its addresses hold.
-struct BindingHeader {
-  std::string model_id = {};
-  std::string revision = {};
-  std::string placement_id = {};
-  std::string placement_digest = {};  ///< PlacementManifest::digest
-  std::string instance_id = {};
-  std::uint64_t generation = 0;
-  std::string lease_id = {};
-  bool operator==(const BindingHeader&) const = default;
-};
-
 /// Addresses for the fragments of a placement, ascending by placement_fragment_id.
 class RuntimeBindingManifest {
  public:
@@ -170,16 +149,6 @@ class RuntimeBindingManifest {
   struct Impl;
   explicit RuntimeBindingManifest(std::shared_ptr<const Impl> impl);
   std::shared_ptr<const Impl> impl_;
-};
-
-struct RuntimeHeader {
-  std::string model_id = {};
-  std::string revision = {};
-  std::string instance_id = {};
-  std::optional<std::string> lease_id = {};
-  std::optional<std::string> placement_id = {};
-  std::optional<std::uint64_t> generation = {};
-  bool operator==(const RuntimeHeader&) const = default;
 };
 
 /// The weights in the memory of one running instance, in the order in which they were said. Address ranges of one

@@ -21,6 +21,7 @@
 #include "steelyard/layout.h"
 #include "steelyard/placement.h"
 #include "steelyard/status.h"
+#include "steelyard/values.h"
 
 namespace steelyard {
 
@@ -141,12 +142,6 @@ class TransferPlan {
   std::shared_ptr<const Impl> impl_;
 };
 
-/// Where a fragment lies in this process. Address 0: not given; fine for a fragment that no region uses.
-struct FragmentMemory {
-  std::uint64_t address = 0;
-  std::uint64_t nbytes = 0;
-};
-
 struct ExecuteOptions {
   std::size_t threads = 1;  ///< at least 1
   /// Afterwards every target fragment is compared, by checksum, with its elements as the sources have them.
@@ -155,15 +150,6 @@ struct ExecuteOptions {
   bool dry_run = false;
   /// Asked before the first byte moves and after the last one, on the caller's thread; an error of it is the result.
   std::function<Status()> fence = {};
-};
-
-struct ExecuteReport {
-  std::uint64_t bytes = 0;
-  std::uint64_t regions = 0;
-  std::uint64_t segments = 0;
-  std::uint64_t source_fragments = 0;  ///< that are read
-  std::uint64_t target_fragments = 0;  ///< that are written
-  std::uint64_t verified_fragments = 0;
 };
 
 /// Copies every region of a plan between running ranks; blocks until done. One entry of `source` and `target` per

@@ -57,7 +57,6 @@ struct ApiInternals {
   }
 };
 
-inline placement::ParallelRank to_core(const ParallelRank& rank) { return {rank.dp, rank.tp, rank.pp, rank.ep}; }
 inline reshard::TensorView to_core(const TensorView& view) {
   reshard::TensorView out{view.tensor_id,         view.base_tensor_id, view.global_shape, view.axes, {},
                           view.layout_fingerprint};
@@ -66,7 +65,5 @@ inline reshard::TensorView to_core(const TensorView& view) {
   }
   return out;
 }
-
-inline ParallelRank from_core(const placement::ParallelRank& rank) { return {rank.dp, rank.tp, rank.pp, rank.ep}; }
 
 }  // namespace steelyard

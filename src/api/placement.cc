@@ -58,7 +58,7 @@ Result<PlacementManifest> PlacementManifest::make(std::string_view model_id, std
                                              .global_offset = fragment.global_offset,
                                              .local_shape = fragment.local_shape,
                                              .nbytes = fragment.nbytes,
-                                             .rank = to_core(fragment.rank),
+                                             .rank = fragment.rank,
                                              .aliases = views(fragment.aliases)}));
   }
   return ApiInternals::answer<PlacementManifest>(std::move(builder).build());
@@ -90,7 +90,7 @@ PlacementFragment PlacementManifest::fragment(std::size_t index) const {
           list(row.global_offset),
           list(row.local_shape),
           row.nbytes,
-          from_core(row.rank),
+          row.rank,
           texts(row.aliases)};
 }
 
@@ -104,13 +104,7 @@ RuntimeBindingManifest::RuntimeBindingManifest(std::shared_ptr<const Impl> impl)
 
 Result<RuntimeBindingManifest> RuntimeBindingManifest::make(const BindingHeader& header,
                                                             std::span<const BindingFragment> fragments) {
-  placement::BindingBuilder builder({.model_id = header.model_id,
-                                     .revision = header.revision,
-                                     .placement_id = header.placement_id,
-                                     .placement_digest = header.placement_digest,
-                                     .instance_id = header.instance_id,
-                                     .generation = header.generation,
-                                     .lease_id = header.lease_id});
+  placement::BindingBuilder builder(header);
   builder.reserve(fragments.size());
   for (const BindingFragment& fragment : fragments) {
     SY_RETURN_IF_ERROR(
@@ -123,11 +117,7 @@ Result<RuntimeBindingManifest> RuntimeBindingManifest::make(const BindingHeader&
   return ApiInternals::answer<RuntimeBindingManifest>(std::move(builder).build());
 }
 
-BindingHeader RuntimeBindingManifest::header() const {
-  const placement::BindingHeader& header = impl_->core.header();
-  return {header.model_id,    header.revision,   header.placement_id, header.placement_digest,
-          header.instance_id, header.generation, header.lease_id};
-}
+BindingHeader RuntimeBindingManifest::header() const { return impl_->core.header(); }
 
 std::size_t RuntimeBindingManifest::fragment_count() const { return impl_->core.fragments().size(); }
 
@@ -156,12 +146,7 @@ RuntimeManifest::RuntimeManifest(std::shared_ptr<const Impl> impl) : impl_(std::
 
 Result<RuntimeManifest> RuntimeManifest::make(const RuntimeHeader& header, std::span<const TensorDescriptor> tensors,
                                               std::span<const RuntimeFragment> fragments) {
-  placement::RuntimeBuilder builder({.model_id = header.model_id,
-                                     .revision = header.revision,
-                                     .instance_id = header.instance_id,
-                                     .lease_id = header.lease_id,
-                                     .placement_id = header.placement_id,
-                                     .generation = header.generation});
+  placement::RuntimeBuilder builder(header);
   builder.reserve(tensors.size(), fragments.size());
   for (const TensorDescriptor& tensor : tensors) SY_RETURN_IF_ERROR(builder.add_tensor(to_core(tensor)));
   for (const RuntimeFragment& fragment : fragments) {
@@ -172,7 +157,7 @@ Result<RuntimeManifest> RuntimeManifest::make(const RuntimeHeader& header, std::
         .local_shape = fragment.local_shape,
         .place = {fragment.address, fragment.worker_id, fragment.endpoint, fragment.device},
         .nbytes = fragment.nbytes,
-        .rank = to_core(fragment.rank),
+        .rank = fragment.rank,
         .lease_generation = fragment.lease_generation,
         .owner = fragment.owner,
         .aliases = views(fragment.aliases),
@@ -189,11 +174,7 @@ Result<RuntimeManifest> RuntimeManifest::bind(const PlacementManifest& placement
       placement::bind(ApiInternals::core(placement), ApiInternals::core(binding)));
 }
 
-RuntimeHeader RuntimeManifest::header() const {
-  const placement::RuntimeHeader& header = impl_->core.header();
-  return {header.model_id, header.revision,     header.instance_id,
-          header.lease_id, header.placement_id, header.generation};
-}
+RuntimeHeader RuntimeManifest::header() const { return impl_->core.header(); }
 
 std::size_t RuntimeManifest::tensor_count() const { return impl_->core.tensors().size(); }
 std::size_t RuntimeManifest::fragment_count() const { return impl_->core.fragments().size(); }
@@ -215,7 +196,7 @@ RuntimeFragment RuntimeManifest::fragment(std::size_t index) const {
                            .worker_id = std::string(row.place.worker_id),
                            .endpoint = std::string(row.place.endpoint),
                            .device = std::string(row.place.device),
-                           .rank = from_core(row.rank),
+                           .rank = row.rank,
                            .lease_generation = row.lease_generation,
                            .owner = row.owner,
                            .aliases = texts(row.aliases),

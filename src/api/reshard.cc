@@ -19,7 +19,7 @@ reshard::PlanOptions to_core(const PlanOptions& options) {
   reshard::PlanOptions out;
   out.choice = options.choice == SourceChoice::kFirst ? reshard::Choice::kFirst : reshard::Choice::kBalance;
   for (const RankLocality& entry : options.locality) {
-    out.locality.push_back({entry.of_target ? reshard::Side::kTarget : reshard::Side::kSource, to_core(entry.rank),
+    out.locality.push_back({entry.of_target ? reshard::Side::kTarget : reshard::Side::kSource, entry.rank,
                             entry.worker_id, entry.endpoint});
   }
   for (const ScaledPair& pair : options.co_plan) {
@@ -33,13 +33,6 @@ reshard::PlanOptions to_core(const PlanOptions& options) {
   return out;
 }
 
-std::vector<reshard::FragmentMemory> to_core(std::span<const FragmentMemory> memory) {
-  std::vector<reshard::FragmentMemory> out;
-  out.reserve(memory.size());
-  for (const FragmentMemory& one : memory) out.push_back({one.address, one.nbytes});
-  return out;
-}
-
 reshard::ExecuteOptions to_core(const ExecuteOptions& options) {
   reshard::ExecuteOptions out;
   out.threads = options.threads;
@@ -47,16 +40,6 @@ reshard::ExecuteOptions to_core(const ExecuteOptions& options) {
   out.dry_run = options.dry_run;
   out.fence = options.fence;
   return out;
-}
-
-Result<ExecuteReport> from_core(Result<reshard::ExecuteReport> result) {
-  SY_ASSIGN_OR_RETURN(const reshard::ExecuteReport report, std::move(result));
-  return ExecuteReport{report.bytes,
-                       report.regions,
-                       report.segments,
-                       report.source_fragments,
-                       report.target_fragments,
-                       report.verified_fragments};
 }
 
 }  // namespace
@@ -129,7 +112,7 @@ Result<std::string> TransferPlan::render(std::string_view tensor_id) const {
 
 Result<ExecuteReport> execute(const TransferPlan& plan, std::span<const FragmentMemory> source,
                               std::span<const FragmentMemory> target, const ExecuteOptions& options) {
-  return from_core(reshard::execute(ApiInternals::core(plan), to_core(source), to_core(target), to_core(options)));
+  return reshard::execute(ApiInternals::core(plan), source, target, to_core(options));
 }
 
 BoundPlan::BoundPlan(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
@@ -151,7 +134,7 @@ Result<ExecuteReport> BoundPlan::execute(const std::optional<Fence>& source, con
     if (!fence) return std::nullopt;
     return reshard::ExpectedFence{fence->lease_id, fence->generation};
   };
-  return from_core(reshard::execute(impl_->core, expected(source), expected(target), to_core(options)));
+  return reshard::execute(impl_->core, expected(source), expected(target), to_core(options));
 }
 
 }  // namespace steelyard

@@ -15,6 +15,9 @@
 
 namespace steelyard::placement {
 
+using steelyard::BindingHeader;
+using steelyard::RuntimeHeader;
+
 class PlacementManifest;
 
 /// The fragments of an instance, in the order in which they were said.
@@ -26,17 +29,6 @@ struct RuntimeFragments {
 
   std::size_t size() const { return ids.size(); }
   std::optional<std::string_view> placement_fragment_id(std::size_t row) const;
-};
-
-/// Names and fences of a runtime manifest.
-struct RuntimeHeader {
-  std::string model_id;
-  std::string revision;
-  std::string instance_id;
-  std::optional<std::string> lease_id;
-  std::optional<std::string> placement_id;
-  std::optional<std::uint64_t> generation;
-  bool operator==(const RuntimeHeader&) const = default;
 };
 
 /// An immutable value; copying it copies a pointer. Safe to read from several threads.
@@ -97,17 +89,6 @@ struct BindingFragments {
 
   std::size_t size() const { return ids.size(); }
   std::optional<std::size_t> find(std::string_view placement_fragment_id) const;
-};
-
-struct BindingHeader {
-  std::string model_id;
-  std::string revision;
-  std::string placement_id;
-  std::string placement_digest;  ///< 64 lower-case hex digits
-  std::string instance_id;
-  std::uint64_t generation = 0;
-  std::string lease_id;
-  bool operator==(const BindingHeader&) const = default;
 };
 
 /// An immutable value; copying it copies a pointer. Safe to read from several threads.

@@ -5,7 +5,6 @@
 // refused there); what they may be is checked by validate.h, which every builder calls.
 #pragma once
 
-#include <compare>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -13,16 +12,11 @@
 #include <string_view>
 #include <vector>
 
+#include "steelyard/values.h"
+
 namespace steelyard::placement {
 
-/// Where a process stands in data, tensor, pipeline and expert parallelism. Ordered in this order.
-struct ParallelRank {
-  std::int64_t dp = 0;
-  std::int64_t tp = 0;
-  std::int64_t pp = 0;
-  std::int64_t ep = 0;
-  auto operator<=>(const ParallelRank&) const = default;
-};
+using steelyard::ParallelRank;
 
 /// What a tensor is, whoever holds it.
 struct TensorDescriptorRow {

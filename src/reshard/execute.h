@@ -8,14 +8,12 @@
 #include "base/runtime.h"
 #include "base/status.h"
 #include "reshard/transfer_plan.h"
+#include "steelyard/values.h"
 
 namespace steelyard::reshard {
 
-/// Where a fragment lies in this process. Address 0: not given; fine for a fragment that no region uses.
-struct FragmentMemory {
-  std::uint64_t address = 0;
-  std::uint64_t nbytes = 0;
-};
+using steelyard::ExecuteReport;
+using steelyard::FragmentMemory;
 
 struct ExecuteOptions {
   std::size_t threads = 1;
@@ -27,15 +25,6 @@ struct ExecuteOptions {
   /// Asked before the first byte moves, and again after the last one: an error of it is the result.
   std::function<Status()> fence;
   Runtime* runtime = nullptr;  ///< for the threads; null: the process's own
-};
-
-struct ExecuteReport {
-  std::uint64_t bytes = 0;
-  std::uint64_t regions = 0;
-  std::uint64_t segments = 0;
-  std::uint64_t source_fragments = 0;  ///< that are read
-  std::uint64_t target_fragments = 0;  ///< that are written
-  std::uint64_t verified_fragments = 0;
 };
 
 /// Copies every region. One entry of `source` and `target` per fragment of that side of the plan, in its order; blocks
