@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <atomic>
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "base/checked.h"
+#include "base/workers.h"
 #include "placement/aliases.h"
 #include "reshard/copy_runs.h"
 #include "reshard/execute_verify.h"
@@ -202,9 +202,8 @@ void run_units(const Copier& copier, const std::vector<Unit>& units, const Execu
     finish_copies();
   };
   Runtime& runtime = options.runtime != nullptr ? *options.runtime : real_runtime();
-  std::vector<std::unique_ptr<Task>> tasks;
-  const std::size_t threads = std::min({options.threads, units.size(), kThreadsMax});
-  for (std::size_t i = 1; i < threads; ++i) tasks.push_back(runtime.spawn("reshard-copy", work));
+  const std::size_t threads = std::max<std::size_t>(std::min({options.threads, units.size(), kThreadsMax}), 1);
+  const auto tasks = spawn_workers(runtime, "reshard-copy", threads - 1, work);
   work();
   for (const auto& task : tasks) task->join();
 }

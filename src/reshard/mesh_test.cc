@@ -188,6 +188,8 @@ TEST(FusedViews, PartsMustFillTheDimension) {
   EXPECT_THAT(fused_views("qkv", Numbers{10, 2}, std::vector<FusedPart>{{"q", 5}, {"q", 5}}).status().message(),
               HasSubstr("parts[1].tensor_id: \"q\" is the name of an earlier part"));
   EXPECT_THAT(fused_views("qkv", Numbers{5, 2}, parts, 2).status().message(), HasSubstr("out of range"));
+  EXPECT_THAT(fused_views("qkv", Numbers{std::int64_t{5} << 40, 2}, parts, 0, std::int64_t{1} << 40).status().message(),
+              HasSubstr("groups: found 1099511627776, at most 8192 are supported"));
 }
 
 TEST(Dtypes, SpellingsOfOneTypeAreTheSame) {

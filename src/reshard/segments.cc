@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <atomic>
-#include <memory>
 
 #include "base/check.h"
+#include "base/workers.h"
 
 namespace steelyard::reshard {
 namespace {
@@ -149,10 +149,8 @@ void fill_segments(const RegionTable& regions, std::size_t begin, std::size_t en
     }
   };
   if (runtime == nullptr) runtime = &real_runtime();
-  std::vector<std::unique_ptr<Task>> tasks;
-  for (std::size_t i = 1; i < std::min({threads, blocks.size(), kThreadsMax}); ++i) {
-    tasks.push_back(runtime->spawn("reshard-segments", work));
-  }
+  const std::size_t at_once = std::max<std::size_t>(std::min({threads, blocks.size(), kThreadsMax}), 1);
+  const auto tasks = spawn_workers(*runtime, "reshard-segments", at_once - 1, work);
   work();
   for (const auto& task : tasks) task->join();
 }

@@ -9,6 +9,9 @@
 namespace steelyard::reshard {
 namespace {
 
+/// Bounds the pieces that groups make of one part.
+constexpr std::int64_t kGroupsMax = 1 << 13;
+
 Status refuse(std::string message) { return Status(Code::kInvalidArgument, std::move(message)); }
 
 std::string numbered(std::string_view name, std::size_t index) {
@@ -74,6 +77,10 @@ Result<std::vector<TensorView>> fused_views(std::string_view base_tensor_id, std
   if (groups < 1 || groups > global_shape[fused]) {
     return refuse("groups: found " + std::to_string(groups) + "; wanted 1 to the " +
                   std::to_string(global_shape[fused]) + " rows of the fused dimension");
+  }
+  if (groups > kGroupsMax) {
+    return refuse("groups: found " + std::to_string(groups) + ", at most " + std::to_string(kGroupsMax) +
+                  " are supported");
   }
   SY_RETURN_IF_ERROR(check_parts(parts, global_shape[fused], groups));
 
