@@ -309,19 +309,19 @@ nb::tuple join_lists(nb::handle given, const char* column) {
 }  // namespace
 
 void add_columns(nb::module_& module) {
-  module.def("placement_from_columns", &placement_from_columns, nb::arg("model_id"), nb::arg("revision"),
+  module.def("placement_from_columns", &placement_from_columns, nb::arg("model_id").none(), nb::arg("revision").none(),
              nb::arg("tensors"), nb::arg("fragments"), nb::arg("placement_id").none());
-  module.def("runtime_from_columns", &runtime_from_columns, nb::arg("model_id"), nb::arg("revision"),
-             nb::arg("instance_id"), nb::arg("tensors"), nb::arg("fragments"), nb::arg("lease_id").none(),
+  module.def("runtime_from_columns", &runtime_from_columns, nb::arg("model_id").none(), nb::arg("revision").none(),
+             nb::arg("instance_id").none(), nb::arg("tensors"), nb::arg("fragments"), nb::arg("lease_id").none(),
              nb::arg("placement_id").none(), nb::arg("generation").none());
-  module.def("binding_from_columns", &binding_from_columns, nb::arg("model_id"), nb::arg("revision"),
-             nb::arg("placement_id"), nb::arg("placement_digest"), nb::arg("instance_id"), nb::arg("generation"),
-             nb::arg("lease_id"), nb::arg("fragments"));
-  module.def("join_texts", &join_texts, nb::arg("texts"), nb::arg("column"),
+  module.def("binding_from_columns", &binding_from_columns, nb::arg("model_id").none(), nb::arg("revision").none(),
+             nb::arg("placement_id").none(), nb::arg("placement_digest").none(), nb::arg("instance_id").none(),
+             nb::arg("generation").none(), nb::arg("lease_id").none(), nb::arg("fragments"));
+  module.def("join_texts", &join_texts, nb::arg("texts").none(), nb::arg("column"),
              nb::sig("def join_texts(texts: object, column: str) -> tuple[bytes, bytes]"));
   module.def("join_fixed_texts", &join_fixed_texts, nb::arg("texts"),
              nb::sig("def join_fixed_texts(texts: typing.Any) -> tuple[bytes, bytes]"));
-  module.def("join_lists", &join_lists, nb::arg("lists"), nb::arg("column"),
+  module.def("join_lists", &join_lists, nb::arg("lists").none(), nb::arg("column"),
              nb::sig("def join_lists(lists: object, column: str) -> tuple[bytes, bytes]"));
 }
 

@@ -106,9 +106,11 @@ RuntimeBindingManifest binding_from_inventory(nb::handle inventory, nb::handle o
 }  // namespace
 
 void add_inventory(nb::module_& module) {
-  module.def("placement_from_inventory", &placement_from_inventory, nb::arg("inventory"));
-  module.def("runtime_from_inventory", &runtime_from_inventory, nb::arg("inventory"), nb::arg("owner_resolver").none());
-  module.def("binding_from_inventory", &binding_from_inventory, nb::arg("inventory"), nb::arg("owner_resolver").none());
+  module.def("placement_from_inventory", &placement_from_inventory, nb::arg("inventory").none());
+  module.def("runtime_from_inventory", &runtime_from_inventory, nb::arg("inventory").none(),
+             nb::arg("owner_resolver").none());
+  module.def("binding_from_inventory", &binding_from_inventory, nb::arg("inventory").none(),
+             nb::arg("owner_resolver").none());
 }
 
 }  // namespace steelyard::python

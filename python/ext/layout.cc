@@ -126,16 +126,17 @@ reshard::TensorView view_from_python(nb::handle value, const Path& path) {
 }
 
 void add_layout(nb::module_& module) {
-  module.def("boxes_from_mesh", &boxes_from_mesh, nb::arg("global_shape"), nb::arg("mesh_shape"), nb::arg("placements"),
-             nb::arg("coordinate"),
+  module.def("boxes_from_mesh", &boxes_from_mesh, nb::arg("global_shape").none(), nb::arg("mesh_shape").none(),
+             nb::arg("placements"), nb::arg("coordinate").none(),
              nb::sig("def boxes_from_mesh(global_shape: object, mesh_shape: object, placements: list[typing.Any], "
                      "coordinate: object) -> typing.Any"));
-  module.def("boxes_from_flat_range", &boxes_from_flat_range, nb::arg("global_shape"), nb::arg("start"),
-             nb::arg("stop"),
+  module.def("boxes_from_flat_range", &boxes_from_flat_range, nb::arg("global_shape").none(), nb::arg("start").none(),
+             nb::arg("stop").none(),
              nb::sig("def boxes_from_flat_range(global_shape: object, start: object, stop: object) -> typing.Any"));
-  module.def("split_sizes", &split_sizes, nb::arg("extent"), nb::arg("parts"), nb::arg("align"),
+  module.def("split_sizes", &split_sizes, nb::arg("extent").none(), nb::arg("parts").none(), nb::arg("align").none(),
              nb::sig("def split_sizes(extent: object, parts: object, align: object) -> tuple[int, ...]"));
-  module.def("fused_views", &fused_views, nb::arg("base"), nb::arg("parts"), nb::arg("dim"), nb::arg("groups"),
+  module.def("fused_views", &fused_views, nb::arg("base"), nb::arg("parts"), nb::arg("dim").none(),
+             nb::arg("groups").none(),
              nb::sig("def fused_views(base: tuple[typing.Any, ...], parts: list[typing.Any], dim: object, groups: "
                      "object) -> typing.Any"));
   module.def(

@@ -95,9 +95,9 @@ nb::object tensors_of(const placement::TensorColumns& tensors) {
 
 void add_placement(nb::module_& module) {
   nb::class_<PlacementManifest>(module, "Placement", "The columns of a placement manifest.")
-      .def_static("make", &make_placement, nb::arg("model_id"), nb::arg("revision"), nb::arg("tensors"),
-                  nb::arg("fragments"), nb::arg("placement_id").none())
-      .def_static("from_json", &from_json, nb::arg("text"))
+      .def_static("make", &make_placement, nb::arg("model_id").none(), nb::arg("revision").none(),
+                  nb::arg("tensors").none(), nb::arg("fragments").none(), nb::arg("placement_id").none())
+      .def_static("from_json", &from_json, nb::arg("text").none())
       .def("to_json", &json_of, nb::sig("def to_json(self) -> str"))
       .def_prop_ro("model_id", &PlacementManifest::model_id)
       .def_prop_ro("revision", &PlacementManifest::revision)

@@ -196,7 +196,9 @@ class Fresh {
 };
 
 /// Every single run of bytes of the regions [begin, end), as four columns.
-nb::tuple segments_of(const TransferPlan& plan, std::size_t begin, std::size_t end, nb::handle threads) {
+nb::tuple segments_of(const TransferPlan& plan, nb::handle start, nb::handle stop, nb::handle threads) {
+  const std::uint64_t begin = unsigned_integer(start, 0, Path("start"));
+  const std::uint64_t end = unsigned_integer(stop, 0, Path("stop"));
   if (begin > end || end > plan.regions().size()) throw nb::index_error("region index out of range");
   const std::uint64_t at_once = unsigned_integer(threads, 1, Path("threads"));
   const std::uint64_t count = reshard::count_segments(plan.regions(), begin, end);
@@ -313,12 +315,12 @@ nb::tuple execute_bound(const BoundPlan& bound, nb::handle source_fence, nb::han
 
 void add_plan(nb::module_& module) {
   nb::class_<Stored>(module, "Stored", "A stored manifest as a source of plans.")
-      .def_static("from_json", &stored_from_json, nb::arg("text"))
+      .def_static("from_json", &stored_from_json, nb::arg("text").none())
       .def_prop_ro("tensor_count", [](const Stored& stored) { return stored.manifest->tensors.size(); });
   nb::class_<TransferPlanner>(module, "Planner", "Two layouts that agree.")
       .def_static("make", &make_planner, nb::arg("source"), nb::arg("target"), nb::arg("options"))
       .def("plan", &make_plan)
-      .def("part", &part_of_plan, nb::arg("target"),
+      .def("part", &part_of_plan, nb::arg("target").none(),
            nb::sig("def part(self, target: object) -> tuple[typing.Any, ...]"))
       .def_prop_ro("key", &TransferPlanner::key);
   nb::class_<TransferPlan>(module, "Plan", "The columns of a plan.")
@@ -347,21 +349,21 @@ void add_plan(nb::module_& module) {
       .def(
           "columns", [](nb::handle self) { return columns_of(self); },
           nb::sig("def columns(self) -> dict[str, typing.Any]"))
-      .def("segments", &segments_of, nb::arg("begin"), nb::arg("end"), nb::arg("threads"),
-           nb::sig("def segments(self, begin: int, end: int, threads: object) -> tuple[typing.Any, typing.Any, "
+      .def("segments", &segments_of, nb::arg("start").none(), nb::arg("stop").none(), nb::arg("threads").none(),
+           nb::sig("def segments(self, start: object, stop: object, threads: object) -> tuple[typing.Any, typing.Any, "
                    "typing.Any, typing.Any]"))
-      .def("explain", &explain, nb::arg("full_pull_segments"),
+      .def("explain", &explain, nb::arg("full_pull_segments").none(),
            nb::sig("def explain(self, full_pull_segments: object) -> dict[str, typing.Any]"))
-      .def("render", &render, nb::arg("tensor_id"))
+      .def("render", &render, nb::arg("tensor_id").none())
       .def("rebind", &rebind, nb::arg("source").none(), nb::arg("target"), nb::arg("source_placement").none(),
            nb::arg("target_placement").none())
-      .def("execute", &execute, nb::arg("source"), nb::arg("target"), nb::arg("threads"), nb::arg("verify"),
+      .def("execute", &execute, nb::arg("source"), nb::arg("target"), nb::arg("threads").none(), nb::arg("verify"),
            nb::arg("dry_run"),
            nb::sig("def execute(self, source: typing.Any, target: typing.Any, threads: object, verify: bool, dry_run: "
                    "bool) -> tuple[int, int, int, int, int, int]"));
   nb::class_<BoundPlan>(module, "Bound", "A plan with memory on both sides.")
       .def("execute", &execute_bound, nb::arg("source_fence").none(), nb::arg("target_fence").none(),
-           nb::arg("threads"), nb::arg("verify"), nb::arg("dry_run"),
+           nb::arg("threads").none(), nb::arg("verify"), nb::arg("dry_run"),
            nb::sig("def execute(self, source_fence: object | None, target_fence: object | None, threads: object, "
                    "verify: bool, dry_run: bool) -> tuple[int, int, int, int, int, int]"));
   module.attr("full_pull_segments") = reshard::kFullPullSegments;

@@ -107,9 +107,9 @@ void check_fence(const RuntimeBindingManifest& binding, nb::handle lease_id, nb:
 
 void add_runtime_class(nb::module_& module) {
   nb::class_<RuntimeManifest>(module, "Runtime", "The columns of a runtime manifest.")
-      .def_static("make", &make_runtime, nb::arg("model_id"), nb::arg("revision"), nb::arg("instance_id"),
-                  nb::arg("tensors"), nb::arg("fragments"), nb::arg("lease_id").none(), nb::arg("placement_id").none(),
-                  nb::arg("generation").none())
+      .def_static("make", &make_runtime, nb::arg("model_id").none(), nb::arg("revision").none(),
+                  nb::arg("instance_id").none(), nb::arg("tensors").none(), nb::arg("fragments").none(),
+                  nb::arg("lease_id").none(), nb::arg("placement_id").none(), nb::arg("generation").none())
       .def_prop_ro("model_id", [](const RuntimeManifest& manifest) { return manifest.header().model_id; })
       .def_prop_ro("revision", [](const RuntimeManifest& manifest) { return manifest.header().revision; })
       .def_prop_ro("instance_id", [](const RuntimeManifest& manifest) { return manifest.header().instance_id; })
@@ -130,9 +130,9 @@ void add_runtime_class(nb::module_& module) {
 void add_binding_class(nb::module_& module) {
   using Binding = RuntimeBindingManifest;
   nb::class_<Binding>(module, "Binding", "The columns of a runtime binding manifest.")
-      .def_static("make", &make_binding, nb::arg("model_id"), nb::arg("revision"), nb::arg("placement_id"),
-                  nb::arg("placement_digest"), nb::arg("instance_id"), nb::arg("generation"), nb::arg("lease_id"),
-                  nb::arg("fragments"))
+      .def_static("make", &make_binding, nb::arg("model_id").none(), nb::arg("revision").none(),
+                  nb::arg("placement_id").none(), nb::arg("placement_digest").none(), nb::arg("instance_id").none(),
+                  nb::arg("generation").none(), nb::arg("lease_id").none(), nb::arg("fragments").none())
       .def_prop_ro("model_id", [](const Binding& manifest) { return manifest.header().model_id; })
       .def_prop_ro("revision", [](const Binding& manifest) { return manifest.header().revision; })
       .def_prop_ro("placement_id", [](const Binding& manifest) { return manifest.header().placement_id; })
@@ -160,7 +160,7 @@ void add_runtime(nb::module_& module) {
         return unwrap(placement::bind(placement, binding));
       },
       nb::arg("placement"), nb::arg("binding"));
-  module.def("check_fence", &check_fence, nb::arg("binding"), nb::arg("lease_id"), nb::arg("generation"));
+  module.def("check_fence", &check_fence, nb::arg("binding"), nb::arg("lease_id").none(), nb::arg("generation").none());
 }
 
 }  // namespace steelyard::python

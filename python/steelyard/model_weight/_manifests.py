@@ -79,6 +79,13 @@ class _Manifest:
         """Number of fragments; makes no object."""
         return int(self._core.fragment_count)
 
+    def _fragment(self, row: int) -> Any:
+        """fragments[row], and what that would raise."""
+        size = self.fragment_count
+        if not -size <= row < size:
+            raise IndexError(f"fragment {row!r} is out of range: there are {size} fragments")
+        return self._core.fragment(row % size)
+
 
 def _fields_of(manifest: Any) -> dict[str, Any]:
     return {field.name: getattr(manifest, field.name) for field in dataclasses.fields(manifest)}
@@ -131,7 +138,7 @@ class PlacementManifest(_Manifest):
 
     def fragment(self, row: int) -> PlacementFragment:
         """fragments[row], without making the others."""
-        return cast(PlacementFragment, self._core.fragment(row))
+        return cast(PlacementFragment, self._fragment(row))
 
     def to_json(self) -> str:
         """The canonical JSON."""
@@ -206,7 +213,7 @@ class RuntimeBindingManifest(_Manifest):
 
     def fragment(self, row: int) -> RuntimeBindingFragment:
         """fragments[row], without making the others."""
-        return cast(RuntimeBindingFragment, self._core.fragment(row))
+        return cast(RuntimeBindingFragment, self._fragment(row))
 
     @classmethod
     def from_inventory(
@@ -278,7 +285,7 @@ class RuntimeManifest(_Manifest):
 
     def fragment(self, row: int) -> RuntimeFragment:
         """fragments[row], without making the others."""
-        return cast(RuntimeFragment, self._core.fragment(row))
+        return cast(RuntimeFragment, self._fragment(row))
 
     @classmethod
     def from_inventory(cls, inventory: Any, *, owner_resolver: Callable[[Any], Any] | None = None) -> "RuntimeManifest":

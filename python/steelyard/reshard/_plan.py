@@ -1,6 +1,7 @@
 """The plan: two layouts compared once, and every copy between them, as regions."""
 
 import dataclasses
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Union, cast, overload
 
@@ -19,6 +20,8 @@ from steelyard.reshard._layout import TensorView, view_row
 _Array = np.ndarray[Any, np.dtype[Any]]
 _SIDES = ("source", "target")
 _PAIR = "(weight_id, scale_id, block_shape)"
+# In the format of a buffer, which says what its items are.
+_FIELD_NAME = re.compile(":[^:]*:")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,6 +80,9 @@ class StoredManifest:
     """The manifest of a stored revision, as a source of plans."""
 
     _core: _ext.Stored
+
+    def __init__(self) -> None:
+        raise ContractError("StoredManifest: it is read with StoredManifest.from_json")
 
     @classmethod
     def from_json(cls, text: str | bytes) -> "StoredManifest":
@@ -427,10 +433,13 @@ def _places(memory: Mapping[str, Any], ids: Sequence[str], side: str, writable: 
             continue
         given = memory[fragment]
         try:
-            array = given if isinstance(given, np.ndarray) else np.frombuffer(given, np.uint8)
+            if isinstance(given, np.ndarray):
+                array, objects = given, given.dtype.hasobject
+            else:
+                array, objects = np.frombuffer(given, np.uint8), "O" in _FIELD_NAME.sub("", memoryview(given).format)
         except (TypeError, ValueError, BufferError) as error:
             raise ContractError(f"{side}_memory[{fragment!r}]: wanted a contiguous array or buffer: {error}") from None
-        if array.dtype.hasobject:
+        if objects:
             raise ContractError(f"{side}_memory[{fragment!r}]: memory must not hold Python objects")
         if not array.flags.c_contiguous:
             raise ContractError(f"{side}_memory[{fragment!r}]: memory must be contiguous")
