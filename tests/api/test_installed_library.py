@@ -39,7 +39,7 @@ def test_the_example_builds_and_runs_against_the_installed_library(prefix, tmp_p
 
 def test_only_the_public_headers_are_installed(prefix):
     found = sorted(path.relative_to(prefix / "include").as_posix() for path in (prefix / "include").rglob("*.h"))
-    assert found == [f"steelyard/{name}.h" for name in ("layout", "placement", "reshard", "status")]
+    assert found == [f"steelyard/{name}.h" for name in ("layout", "placement", "reshard", "status", "values")]
     for path in (prefix / "include").rglob("*.h"):
         includes = re.findall(r"^#include (.*)$", path.read_text(), re.M)
         assert all(one.startswith(("<", '"steelyard/')) for one in includes), path
