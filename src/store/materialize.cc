@@ -15,6 +15,7 @@
 #include "base/limits.h"
 #include "base/units.h"
 #include "base/utf8.h"
+#include "base/workers.h"
 #include "store/file_segments.h"
 #include "store/lease_guard.h"
 #include "store/manifest_file.h"
@@ -77,8 +78,7 @@ class Materialization {
         }
       }
     };
-    std::vector<std::unique_ptr<Task>> tasks;
-    for (unsigned i = 1; i < workers; ++i) tasks.push_back(context_.runtime.spawn("materialize-worker", work));
+    auto tasks = spawn_workers(context_.runtime, "materialize-worker", workers - 1, work);
     work();
     tasks.clear();
     SY_RETURN_IF_ERROR(stop_.status("materialize"));
