@@ -19,9 +19,10 @@ help: ## what can be made
 setup: ## install what is missing: Debian packages (packages.apt) and .venv (requirements-dev.txt)
 	@tools/setup
 
-build: setup ## the program, as released: build/bin/steelyard
-	@mkdir -p build && $(CMAKE) -B build >build/configure.log 2>&1 || { cat build/configure.log; exit 1; }
-	@ninja -C build -j $(JOBS) steelyard
+build: setup ## the program, as released: build/bin/steelyard; and the Python package, editable in .venv
+	@mkdir -p build && $(CMAKE) -B build -DSY_PYTHON=ON -DPython_EXECUTABLE=$(CURDIR)/$(PYTHON) >build/configure.log 2>&1 || { cat build/configure.log; exit 1; }
+	@ninja -C build -j $(JOBS) steelyard steelyard_python
+	@tools/install_editable
 
 quickstart: build ## import, list, inspect, verify and materialise a real checkpoint (MODEL=DIR: your own)
 	@tools/quickstart "$$MODEL"
@@ -33,7 +34,10 @@ fuzz-programs: setup
 	@$(CMAKE) -B build/fuzz -DSY_FUZZ=ON -DCMAKE_C_COMPILER=clang-16 -DCMAKE_CXX_COMPILER=clang++-16 >/dev/null
 	@ninja -C build/fuzz -j $(JOBS) fuzz-programs
 
-test: setup ## everything: lint, unit, conformance, scenario, crash, command-line and Python tests, simulation, brief fuzzing
+setup-tests: setup
+	@tools/setup requirements-tests.txt
+
+test: setup-tests ## everything: lint, unit, conformance, scenario, crash, command-line and Python tests, simulation, brief fuzzing
 	@$(PYTHON) tools/run_tests.py
 
 lint: setup ## the rules of docs/architecture.md and CONTRIBUTING.md, and formatting
@@ -60,10 +64,14 @@ sim: build ## HISTORIES (500) random histories from SEED (1); VERBOSE=1 prints w
 	@ninja -C build -j $(JOBS) steelyard_simulate
 	@build/bin/steelyard_sim --seed $(SEED) --histories $(HISTORIES) $(if $(VERBOSE),--verbose)
 
-bench: build ## the figures of docs/performance.md; BENCH='--only import' for single rows
+bench: build ## the figures of docs/performance.md; BENCH='--only import' for single rows of the store
 	@$(PYTHON) bench/run.py $(BENCH)
+	@$(if $(BENCH),,$(PYTHON) bench/reshard.py)
+
+bench-reshard: build ## the planner's figures alone; BENCH='--only execute' for single rows
+	@$(PYTHON) bench/reshard.py $(BENCH)
 
 clean: ## remove what was built (not .venv)
 	@rm -rf build
 
-.PHONY: help setup build quickstart test-programs fuzz-programs test lint format asan tsan fuzz sim bench clean
+.PHONY: help setup setup-tests build quickstart test-programs fuzz-programs test lint format asan tsan fuzz sim bench bench-reshard clean

@@ -181,10 +181,14 @@ class Limit:
     most: float
     at_least: bool = False
     noise: float = 0.0
+    #: Judged in spite of noise where the limit is further away than twice the noise.
+    far: bool = False
 
     @property
     def verdict(self) -> str:
-        if self.noise > NOISE_MAX:
+        share = self.value / self.most if self.at_least else self.most / self.value if self.value else 2.0
+        near = 1 / (1 + 2 * self.noise) < share < 1 + 2 * self.noise
+        if self.noise > NOISE_MAX and (near or not self.far):
             return f"not judged, noise {self.noise:.0%}"
         reached = self.value >= self.most if self.at_least else self.value <= self.most
         return "reached" if reached else "missed"

@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import re
 import subprocess
 import sys
@@ -21,13 +20,12 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import figures
 import make_checkpoint
 from measure import Limit, Row, Series, Step, cgroup, drop_caches, forget, interleave, peak_in_cgroup, peak_rss, ratio, remove, run, warm
 
 ROOT = Path(__file__).resolve().parent.parent
 BINARY = Path(os.environ.get("STEELYARD_BIN", ROOT / "build" / "bin" / "steelyard")).resolve()
-FIGURES = ROOT / "bench" / "figures.json"
-PAGE = ROOT / "docs" / "performance.md"
 MIB = 1 << 20
 CORES = len(os.sched_getaffinity(0))
 BUDGET = 256 * MIB
@@ -363,43 +361,6 @@ def seconds(series: dict[str, Series], *names: str) -> str:
 ROWS = ["import", "again", "next_step", "verify", "materialize", "memory", "million", "list", "commits", "fairness"]
 
 
-def as_json(row: Row, rounds: int) -> dict:
-    limits = [{"label": one.label, "value": round(one.value, 4), "limit": one.most, "at_least": one.at_least, "noise": round(one.noise, 3), "verdict": one.verdict} for one in row.limits]
-    return {"name": row.name, "what": row.what, "measured": row.measured, "peers": row.peers, "state": row.state, "rounds": rounds, "limits": limits}
-
-
-def machine() -> dict:
-    model = re.search(r"model name\s*:\s*(.*)", Path("/proc/cpuinfo").read_text())
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return {"cpu": model.group(1) if model else platform.machine(), "cores": CORES, "memory_gib": round(memory / 2**30), "kernel": platform.release(), "date": time.strftime("%Y-%m-%d", time.gmtime())}
-
-
-def table(figures: dict) -> str:
-    lines = ["| what | measured | peers | cache | ratio (wanted) | |", "|---|---|---|---|---|---|"]
-    for name in ROWS:
-        row = figures["rows"].get(name)
-        if not row:
-            continue
-        reach = "<br>".join(f"{one['label']}: {one['value']:.3g} ({'>=' if one['at_least'] else '<='} {one['limit']:g})" for one in row["limits"])
-        verdicts = "<br>".join(one["verdict"] for one in row["limits"])
-        lines.append(f"| {row['what']} | {row['measured']} | {row['peers']} | {row['state']} | {reach} | {verdicts} |")
-    facts = figures["machine"]
-    note = f"Measured on {facts['date']}: {facts['cpu']}, {facts['cores']} cores, {facts['memory_gib']} GiB, Linux {facts['kernel']}."
-    return note + "\n\n" + "\n".join(lines)
-
-
-def write(rows: list[Row], rounds: int) -> None:
-    figures = json.loads(FIGURES.read_text()) if FIGURES.exists() else {"rows": {}}
-    figures["machine"] = machine()
-    for row in rows:
-        figures["rows"][row.name] = as_json(row, rounds)
-    FIGURES.write_text(json.dumps(figures, indent=1) + "\n")
-    page = PAGE.read_text()
-    begin, end = "<!-- figures: begin -->", "<!-- figures: end -->"
-    head, tail = page[: page.index(begin) + len(begin)], page[page.index(end) :]
-    PAGE.write_text(f"{head}\n{table(figures)}\n{tail}")
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="*", choices=ROWS, default=ROWS)
@@ -416,11 +377,9 @@ def main() -> int:
         for name in args.only:
             row = getattr(bench, f"row_{name}")()
             rows.append(row)
-            print(f"{row.what}: {row.measured} | {row.peers} | {row.state}", flush=True)
-            for one in row.limits:
-                print(f"    {one.label}: {one.value:.3g} (wanted {'>=' if one.at_least else '<='} {one.most:g}): {one.verdict}", flush=True)
+            figures.show(row)
             if not args.no_write:
-                write([row], args.rounds)
+                figures.write([row], args.rounds, ROWS)
     finally:
         if not args.keep:
             remove(bench.work)

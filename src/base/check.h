@@ -1,14 +1,7 @@
 // SY_CHECK: a programmer's error ends the process, in release builds too. Never used for input.
 #pragma once
 
-#include <string_view>
-
-namespace steelyard {
-
-/// Prints where and what to stderr and aborts.
-[[noreturn]] void check_failed(const char* file, int line, const char* condition, std::string_view message);
-
-}  // namespace steelyard
+#include "steelyard/status.h"
 
 #define SY_CHECK(condition, message)                                      \
   do {                                                                    \

@@ -19,6 +19,7 @@
 #include "base/check.h"
 #include "base/faults.h"
 #include "base/process.h"
+#include "base/workers.h"
 
 namespace steelyard {
 namespace {
@@ -44,18 +45,14 @@ constexpr std::int64_t kWaitPieceMs = 3'600'000;
 
 class ThreadTask final : public Task {
  public:
+  /// Throws std::system_error where the system has no thread left.
   ThreadTask(std::string_view name, std::function<void()> body) {
     // The kernel keeps 15 bytes of a thread's name.
     auto run = [short_name = std::string(name.substr(0, 15)), body = std::move(body)] {
       pthread_setname_np(pthread_self(), short_name.c_str());
       body();
     };
-    try {
-      thread_ = std::thread(std::move(run));
-    } catch (const std::system_error& error) {
-      check_failed(__FILE__, __LINE__, "spawn",
-                   "no thread could be started (raise the limit of threads): " + std::string(error.what()));
-    }
+    thread_ = std::thread(std::move(run));
   }
   ~ThreadTask() override { join(); }
   void join() override {
@@ -126,7 +123,12 @@ class RealRuntime final : public Runtime {
   }
   std::unique_ptr<Event> make_event() override { return std::make_unique<ThreadEvent>(*this); }
   std::unique_ptr<Task> spawn(std::string_view name, std::function<void()> body) override {
-    return std::make_unique<ThreadTask>(name, std::move(body));
+    try {
+      return std::make_unique<ThreadTask>(name, std::move(body));
+    } catch (const std::system_error& error) {
+      check_failed(__FILE__, __LINE__, "spawn",
+                   "no thread could be started (raise the limit of threads): " + std::string(error.what()));
+    }
   }
 
   const ProcessIdentity& self() override { return self_; }
@@ -187,6 +189,21 @@ std::string Runtime::random_hex(std::size_t bytes) {
   std::vector<std::byte> raw(bytes);
   fill_random(raw);
   return to_hex(raw);
+}
+
+std::vector<std::unique_ptr<Task>> spawn_workers(Runtime& runtime, std::string_view name, std::size_t count,
+                                                 const std::function<void()>& body) {
+  const bool has_threads = dynamic_cast<RealRuntime*>(&runtime) != nullptr;
+  std::vector<std::unique_ptr<Task>> tasks;
+  tasks.reserve(count);
+  try {
+    while (tasks.size() < count) {
+      tasks.push_back(has_threads ? std::make_unique<ThreadTask>(name, body) : runtime.spawn(name, body));
+    }
+  } catch (const std::system_error&) {
+    // Those that run, and the caller, do the work.
+  }
+  return tasks;
 }
 
 Runtime& real_runtime() {

@@ -1,6 +1,7 @@
 #include "base/runtime.h"
 
 #include <gtest/gtest.h>
+#include <pthread.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "base/process.h"
+#include "base/workers.h"
 
 namespace steelyard {
 namespace {
@@ -54,6 +56,36 @@ TEST(RealRuntime, TheDestructorJoins) {
   std::atomic<bool> done = false;
   real_runtime().spawn("t", [&] { done = true; });
   EXPECT_TRUE(done);
+}
+
+/// No thread can be started while it lives: the stack of each would be larger than the address space.
+class NoThreads {
+ public:
+  NoThreads() {
+    pthread_getattr_default_np(&before_);
+    pthread_attr_t huge;
+    pthread_attr_init(&huge);
+    EXPECT_EQ(pthread_attr_setstacksize(&huge, std::size_t{1} << 47), 0);
+    EXPECT_EQ(pthread_setattr_default_np(&huge), 0);
+    pthread_attr_destroy(&huge);
+  }
+  ~NoThreads() {
+    pthread_setattr_default_np(&before_);
+    pthread_attr_destroy(&before_);
+  }
+
+ private:
+  pthread_attr_t before_;
+};
+
+TEST(RealRuntime, WorkersAreAsManyAsThereAreThreads) {
+  std::atomic<int> ran = 0;
+  const auto body = [&] { ++ran; };
+  EXPECT_EQ(spawn_workers(real_runtime(), "worker", 3, body).size(), 3U);
+  EXPECT_EQ(ran, 3);
+  const NoThreads none;
+  EXPECT_EQ(spawn_workers(real_runtime(), "worker", 3, body).size(), 0U);
+  EXPECT_EQ(ran, 3);
 }
 
 TEST(RealRuntime, ClocksAdvance) {

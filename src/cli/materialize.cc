@@ -21,7 +21,7 @@ Status incomplete(const store::MaterializeResult& result) {
   constexpr std::size_t kNamedMax = 8;
   const std::size_t count = result.missing.size();
   std::string message = ref_of(result.record) + ": " + std::to_string(count) + " of " +
-                        std::to_string(result.files + count) + " files " + (count == 1 ? "is" : "are") +
+                        counted(result.files + count, "file") + " " + (count == 1 ? "is" : "are") +
                         " damaged and not in " + printable(result.path) + ":";
   for (std::size_t i = 0; i < count && i < kNamedMax; ++i) {
     message += (i > 0 ? ", " : " ") + printable(result.missing[i].file);
@@ -63,7 +63,7 @@ Status run_materialize(Invocation& call) {
     return result->missing.empty() ? Status() : incomplete(*result);
   }
   if (!call.quiet()) {
-    call.out().line("wrote " + std::to_string(result->files) + " files, " + format_size(result->bytes) + " of " +
+    call.out().line("wrote " + counted(result->files, "file") + ", " + format_size(result->bytes) + " of " +
                     ref_of(result->record));
   }
   call.out().line(result->path);

@@ -109,8 +109,8 @@ Status run_verify(Invocation& call) {
     for (const Problem& problem : report->problems) call.out().line(describe(problem));
     if (report->problems.empty()) {
       if (!call.quiet()) {
-        call.out().line(ref_of(report->record) + ": " + std::to_string(report->checked_files) + " files, " +
-                        std::to_string(report->checked_objects) + " objects, " + format_size(report->checked_bytes));
+        call.out().line(ref_of(report->record) + ": " + counted(report->checked_files, "file") + ", " +
+                        counted(report->checked_objects, "object") + ", " + format_size(report->checked_bytes));
       }
       call.out().line("ok");
     }

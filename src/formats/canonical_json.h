@@ -4,6 +4,9 @@
 // strings in UTF-8 with exactly these escapes: \b \f \n \r \t \" \\ and \u00xx (lower-case hex) for the other controls
 // below U+0020. Everything else, DEL too, stands for itself.
 //
+// The form canonical_ascii is the same but for strings: DEL is an escape too, \u007f, and so is everything above it:
+// \uXXXX with lower-case hex, a surrogate pair above U+FFFF. The text is then ASCII.
+//
 // Thread-compatible.
 #pragma once
 
@@ -19,9 +22,10 @@
 namespace steelyard::formats {
 
 /// How strings are spelt; everything else is common to all canonical forms.
-enum class CanonicalForm : std::uint8_t { kUtf8 };
+enum class CanonicalForm : std::uint8_t { kUtf8, kAscii };
 
-/// Appends canonical JSON to a string. Calls in a wrong order and keys out of order are programmers' errors.
+/// Appends canonical JSON to a string, which the caller may empty between calls. Calls in a wrong order and keys out of
+/// order are programmers' errors.
 class CanonicalJsonWriter {
  public:
   explicit CanonicalJsonWriter(std::string& out, CanonicalForm form = CanonicalForm::kUtf8) : out_(out), form_(form) {}
@@ -37,6 +41,7 @@ class CanonicalJsonWriter {
   void integer(std::int64_t value);
   void integer(std::uint64_t value);
   void integer(std::uint32_t value) { integer(std::uint64_t{value}); }
+  void null();
 
   /// key() and a value in one.
   void field(std::string_view name, std::string_view text) { key(name), string(text); }

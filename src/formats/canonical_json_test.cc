@@ -17,6 +17,53 @@ std::string spelt(std::string_view text) {
   return out;
 }
 
+std::string spelt_in_ascii(std::string_view text) {
+  std::string out;
+  CanonicalJsonWriter(out, CanonicalForm::kAscii).string(text);
+  return out;
+}
+
+TEST(CanonicalAscii, DiffersOnlyFromDelOn) {
+  for (int c = 0; c < 0x7F; ++c) {
+    const std::string text(1, static_cast<char>(c));
+    EXPECT_EQ(spelt_in_ascii(text), spelt(text)) << c;
+  }
+  EXPECT_EQ(spelt_in_ascii("a\x7F"
+                           "b"),
+            R"("a\u007fb")");
+  EXPECT_EQ(spelt_in_ascii("\xC2\x80\xDF\xBF"), R"("\u0080\u07ff")");
+  EXPECT_EQ(spelt_in_ascii("\xE0\xA0\x80\xEF\xBF\xBF"), R"("\u0800\uffff")");
+  EXPECT_EQ(spelt_in_ascii("\xF0\x90\x80\x80\xF4\x8F\xBF\xBF"), R"("\ud800\udc00\udbff\udfff")");
+}
+
+TEST(CanonicalAscii, NullAndNumbers) {
+  std::string out;
+  CanonicalJsonWriter json(out, CanonicalForm::kAscii);
+  json.begin_array();
+  json.null();
+  json.integer(std::int64_t{-1});
+  json.null();
+  json.end_array();
+  EXPECT_EQ(out, "[null,-1,null]");
+}
+
+/// Every character, against a writer of its own.
+TEST(CanonicalAscii, AgreesWithAnotherWriter) {
+  for (std::uint32_t code = 1; code < 0x110000; code += code < 0x3000 ? 1 : 251) {
+    if (code >= 0xD800 && code < 0xE000) continue;
+    std::string text;
+    if (code < 0x80) {
+      text += static_cast<char>(code);
+    } else {
+      const int more = code < 0x800 ? 1 : code < 0x10000 ? 2 : 3;
+      constexpr std::array<unsigned, 4> kLead = {0, 0xC0, 0xE0, 0xF0};
+      text += static_cast<char>(kLead[static_cast<std::size_t>(more)] | code >> (6 * more));
+      for (int i = more; i-- > 0;) text += static_cast<char>(0x80U | (code >> (6 * i) & 0x3FU));
+    }
+    EXPECT_EQ(spelt_in_ascii(text), nlohmann::json(text).dump(-1, ' ', true)) << code;
+  }
+}
+
 TEST(CanonicalJson, EveryAsciiCharacterHasOneSpelling) {
   for (int c = 0; c < 0x80; ++c) {
     std::string wanted;

@@ -7,15 +7,23 @@
 namespace steelyard::formats {
 namespace {
 
-constexpr auto kNeedsEscape = [] {
-  std::array<bool, 256> needs{};
+using ByteSet = std::array<bool, 256>;
+
+constexpr ByteSet kEscapedInUtf8 = [] {
+  ByteSet needs{};
   for (unsigned c = 0; c < 0x20; ++c) needs[c] = true;
   needs['"'] = true;
   needs['\\'] = true;
   return needs;
 }();
 
-bool needs_escape(char c) { return kNeedsEscape[static_cast<unsigned char>(c)]; }
+constexpr ByteSet kEscapedInAscii = [] {
+  ByteSet needs = kEscapedInUtf8;
+  for (unsigned c = 0x7F; c < 0x100; ++c) needs[c] = true;
+  return needs;
+}();
+
+bool needs_escape(const ByteSet& set, char c) { return set[static_cast<unsigned char>(c)]; }
 
 void append_escape(char c, std::string& out) {
   static constexpr char kHex[] = "0123456789abcdef";
@@ -46,6 +54,29 @@ void append_escape(char c, std::string& out) {
       out += kHex[static_cast<unsigned char>(c) >> 4];
       out += kHex[static_cast<unsigned char>(c) & 15];
   }
+}
+
+void append_unit(std::uint32_t unit, std::string& out) {
+  static constexpr char kHex[] = "0123456789abcdef";
+  out += "\\u";
+  for (const int shift : {12, 8, 4, 0}) out += kHex[unit >> shift & 15U];
+}
+
+/// Escapes the character of valid UTF-8 that begins at `at`; gives its length.
+std::size_t append_character_escape(std::string_view text, std::size_t at, std::string& out) {
+  const auto byte = [&](std::size_t i) { return static_cast<std::uint32_t>(static_cast<unsigned char>(text[i])); };
+  const std::uint32_t lead = byte(at);
+  const std::size_t length = lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
+  SY_CHECK(lead >= 0xC2 && at + length <= text.size(), "canonical JSON is made of valid UTF-8");
+  std::uint32_t code = lead & (0xFFU >> (length + 1));
+  for (std::size_t i = 1; i < length; ++i) code = code << 6 | (byte(at + i) & 0x3FU);
+  if (code < 0x10000) {
+    append_unit(code, out);
+  } else {
+    append_unit(0xD800 + ((code - 0x10000) >> 10), out);
+    append_unit(0xDC00 + ((code - 0x10000) & 0x3FFU), out);
+  }
+  return length;
 }
 
 template <typename T>
@@ -113,15 +144,21 @@ void CanonicalJsonWriter::string(std::string_view text) {
 }
 
 void CanonicalJsonWriter::put_string(std::string_view text) {
-  static_assert(static_cast<int>(CanonicalForm::kUtf8) == 0, "another form spells strings here");
-  SY_CHECK(form_ == CanonicalForm::kUtf8, "unknown form of canonical JSON");
+  const ByteSet& escaped = form_ == CanonicalForm::kAscii ? kEscapedInAscii : kEscapedInUtf8;
   out_ += '"';
   std::size_t plain = 0;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    if (!needs_escape(text[i])) continue;
+  for (std::size_t i = 0; i < text.size();) {
+    if (!needs_escape(escaped, text[i])) {
+      ++i;
+      continue;
+    }
     out_.append(text, plain, i - plain);
-    append_escape(text[i], out_);
-    plain = i + 1;
+    if (static_cast<unsigned char>(text[i]) < 0x80) {
+      append_escape(text[i++], out_);
+    } else {
+      i += append_character_escape(text, i, out_);
+    }
+    plain = i;
   }
   out_.append(text, plain, text.size() - plain);
   out_ += '"';
@@ -135,6 +172,11 @@ void CanonicalJsonWriter::integer(std::int64_t value) {
 void CanonicalJsonWriter::integer(std::uint64_t value) {
   before_value();
   append_number(value, out_);
+}
+
+void CanonicalJsonWriter::null() {
+  before_value();
+  out_ += "null";
 }
 
 }  // namespace steelyard::formats

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <bit>
+#include <charconv>
 #include <cstring>
 #include <vector>
 
@@ -222,6 +223,28 @@ Status JsonCursor::skip_number() {
     if (digits() == 0) return error(fmt::format("wanted a digit, found {}", found()));
   }
   return {};
+}
+
+Result<JsonNumber> JsonCursor::number() {
+  const char first = peek();
+  if (first != '-' && !is_digit(first)) return error(fmt::format("wanted a number, found {}", found()));
+  const std::size_t begin = at_;
+  SY_RETURN_IF_ERROR(skip_number());
+  JsonNumber number;
+  number.text = text_.substr(begin, at_ - begin);
+  number.negative = first == '-';
+  const std::string_view digits = number.text.substr(number.negative ? 1 : 0);
+  const auto parsed = std::from_chars(digits.data(), digits.data() + digits.size(), number.magnitude);
+  number.integral = digits.find_first_not_of("0123456789") == std::string_view::npos;
+  number.fits = number.integral && parsed.ec == std::errc();
+  return number;
+}
+
+bool JsonCursor::take_word(std::string_view word) {
+  skip_space();
+  if (!rest().starts_with(word)) return false;
+  at_ += word.size();
+  return true;
 }
 
 Status JsonCursor::skip_scalar() {

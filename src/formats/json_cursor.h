@@ -13,12 +13,24 @@
 
 namespace steelyard::formats {
 
+/// A number as it is spelt. `integral`: without fraction and exponent; then `magnitude` is its value without the sign,
+/// if that `fits` into 64 bits.
+struct JsonNumber {
+  std::string_view text;
+  std::uint64_t magnitude = 0;
+  bool negative = false;
+  bool integral = false;
+  bool fits = false;
+};
+
 class JsonCursor {
  public:
   /// `text` must outlive the cursor. Errors are CORRUPT and say the byte position; the caller annotates them.
   explicit JsonCursor(std::string_view text) : text_(text) {}
 
   std::size_t position() const { return at_; }
+  /// What was not taken yet.
+  std::string_view rest() const { return text_.substr(at_); }
 
   /// Skips whitespace; the next character, or '\0' at the end.
   char peek();
@@ -31,6 +43,10 @@ class JsonCursor {
   Result<std::string_view> string(std::string& scratch);
   /// An integer from 0 to 2^64-1; an error naming what is there instead: a sign, a fraction, an exponent, too large.
   Result<std::uint64_t> unsigned_integer();
+  /// Any number.
+  Result<JsonNumber> number();
+  /// Skips whitespace; takes the word ("null", "true") if it comes next.
+  bool take_word(std::string_view word);
   /// Checks and passes any value.
   Status skip_value();
   /// Only `padding` characters may follow (all whitespace when it is empty).

@@ -120,6 +120,39 @@ TEST(JsonCursorProperty, StringsRoundTrip) {
   }));
 }
 
+TEST(JsonCursor, ANumberSaysWhatItIs) {
+  const auto number = [](std::string_view text) {
+    JsonCursor cursor(text);
+    return cursor.number().value();
+  };
+  EXPECT_TRUE(number("0").integral);
+  EXPECT_EQ(number("18446744073709551615").magnitude, UINT64_MAX);
+  EXPECT_TRUE(number("18446744073709551615").fits);
+  EXPECT_FALSE(number("18446744073709551616").fits);
+  EXPECT_TRUE(number("18446744073709551616").integral);
+  EXPECT_TRUE(number("-17").negative);
+  EXPECT_EQ(number("-17,").magnitude, 17U);
+  EXPECT_EQ(number(" -17 ").text, "-17");
+  for (const std::string_view text : {"1.0", "1e2", "-1E-2", "1.5e+3"}) {
+    EXPECT_FALSE(number(text).integral) << text;
+    EXPECT_FALSE(number(text).fits) << text;
+    EXPECT_EQ(number(text).text, text);
+  }
+  for (const std::string_view text : {"", "-", "01", "1.", ".5", "1e", "+1", "x", "NaN", "-Infinity"}) {
+    JsonCursor cursor(text);
+    EXPECT_FALSE(cursor.number().ok()) << text;
+  }
+}
+
+TEST(JsonCursor, TakesAWordWhole) {
+  JsonCursor cursor(" null,nul");
+  EXPECT_FALSE(cursor.take_word("true"));
+  EXPECT_TRUE(cursor.take_word("null"));
+  EXPECT_EQ(cursor.rest(), ",nul");
+  EXPECT_TRUE(cursor.take(','));
+  EXPECT_FALSE(cursor.take_word("null"));
+}
+
 /// A text with one byte changed is accepted exactly when another strict parser accepts it.
 TEST(JsonCursorProperty, AgreesWithAnotherParser) {
   const std::string text = R"({"a\u00e9":[1,-2.5e3,true,null,"x\n"],"b":{"c":[[]]}})";

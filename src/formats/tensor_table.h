@@ -43,6 +43,8 @@ class StringColumn {
   std::string_view at(std::size_t index) const;
   void push_back(std::string_view text);
   void reserve(std::size_t strings, std::size_t text_bytes);
+  /// Same strings in the same order; costs a comparison of two pieces of memory.
+  bool operator==(const StringColumn&) const = default;
 
  private:
   std::string text_;

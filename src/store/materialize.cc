@@ -15,6 +15,7 @@
 #include "base/limits.h"
 #include "base/units.h"
 #include "base/utf8.h"
+#include "base/workers.h"
 #include "store/damage_record.h"
 #include "store/file_segments.h"
 #include "store/lease_guard.h"
@@ -78,8 +79,7 @@ class Materialization {
         }
       }
     };
-    std::vector<std::unique_ptr<Task>> tasks;
-    for (unsigned i = 1; i < workers; ++i) tasks.push_back(context_.runtime.spawn("materialize-worker", work));
+    auto tasks = spawn_workers(context_.runtime, "materialize-worker", workers - 1, work);
     work();
     tasks.clear();
     for (const BadObject& bad : bad_) record_bad_object(context_, record_, manifest_, bad, stop_);

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/limits.h"
+#include "base/sync_folder.h"
 #include "base/utf8.h"
 #include "oplog/open.h"
 #include "store/overlap.h"

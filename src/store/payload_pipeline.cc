@@ -9,6 +9,7 @@
 
 #include "base/checked.h"
 #include "base/limits.h"
+#include "base/workers.h"
 #include "hash/fused.h"
 #include "hash/sha256.h"
 #include "hash/xxh3.h"
@@ -336,8 +337,7 @@ Status PayloadPipeline::run() {
     Worker worker(*this);
     if (Status status = worker.run(memory); !status.ok()) stop_.fail(std::move(status));
   };
-  std::vector<std::unique_ptr<Task>> tasks;
-  for (unsigned i = 1; i < workers; ++i) tasks.push_back(context_.runtime.spawn("import-worker", work));
+  auto tasks = spawn_workers(context_.runtime, "import-worker", workers - 1, work);
   work();
   tasks.clear();
   return stop_.status("the import");

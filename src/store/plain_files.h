@@ -9,7 +9,6 @@
 #include "base/bytes.h"
 #include "base/runtime.h"
 #include "base/status.h"
-#include "base/sync_folder.h"
 #include "base/unique_fd.h"
 #include "tiers/tier.h"
 

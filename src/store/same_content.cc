@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/utf8.h"
+#include "base/workers.h"
 #include "hash/sha256.h"
 #include "store/verified_reader.h"
 #include "tiers/tier.h"
@@ -74,10 +75,7 @@ Result<bool> has_content_of(Context& context, Source& source, const formats::Che
       std::min<unsigned>(context.options.jobs, static_cast<unsigned>(std::max<std::size_t>(plan.files.size(), 1)));
   const std::uint64_t buffer_bytes = read_piece_bytes(context.io_budget, workers);
   Comparison comparison(source, manifest, stop, progress);
-  std::vector<std::unique_ptr<Task>> tasks;
-  for (unsigned i = 1; i < workers; ++i) {
-    tasks.push_back(context.runtime.spawn("compare-worker", [&] { comparison.work(buffer_bytes); }));
-  }
+  auto tasks = spawn_workers(context.runtime, "compare-worker", workers - 1, [&] { comparison.work(buffer_bytes); });
   comparison.work(buffer_bytes);
   tasks.clear();
   SY_RETURN_IF_ERROR(stop.status("the comparison"));

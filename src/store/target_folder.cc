@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "base/sync_folder.h"
 #include "base/utf8.h"
 #include "formats/checkpoint_files.h"
 #include "hash/sha256.h"
@@ -212,7 +213,7 @@ Status TargetFolder::publish(const std::set<std::string>& folders) {
   const auto sync = [&](const std::string& relative) -> Status {
     if (const int fault = runtime_.point("materialize.sync"); fault != 0) return errno_status(fault, "fsync", relative);
     SY_ASSIGN_OR_RETURN(const UniqueFd fd, open_or_make_folder(staging_fd_.get(), relative));
-    return fsync(fd.get()) == 0 || errno == EINVAL ? Status() : errno_status(errno, "fsync", relative);
+    return sync_open_folder(fd.get(), relative);
   };
   for (const std::string& folder : folders) SY_RETURN_IF_ERROR(sync(folder).annotate("publishing", path_));
   SY_RETURN_IF_ERROR(sync("").annotate("publishing", path_));

@@ -11,6 +11,7 @@
 
 #include "base/limits.h"
 #include "base/log.h"
+#include "base/workers.h"
 #include "formats/identity.h"
 #include "hash/sha256.h"
 #include "store/damage_map.h"
@@ -81,8 +82,7 @@ class Verification {
         if (Status status = check(jobs_[turn], *buffers); !status.ok()) stop_.fail(std::move(status));
       }
     };
-    std::vector<std::unique_ptr<Task>> tasks;
-    for (unsigned i = 1; i < workers; ++i) tasks.push_back(context_.runtime.spawn("verify-worker", work));
+    auto tasks = spawn_workers(context_.runtime, "verify-worker", workers - 1, work);
     work();
     tasks.clear();
     SY_RETURN_IF_ERROR(stop_.status("verify"));

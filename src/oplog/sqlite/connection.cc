@@ -7,6 +7,8 @@
 #include <system_error>
 #include <utility>
 
+#include "oplog/sqlite/wal_index.h"
+
 namespace steelyard::oplog::sqlite {
 namespace {
 
@@ -111,6 +113,7 @@ Result<std::unique_ptr<Connection>> Connection::open(const std::string& path, Mo
   std::unique_ptr<Connection> connection(new Connection(path, db));
   if (code != SQLITE_OK) return connection->error(code, "opening");
   sqlite3_busy_timeout(db, kBusyMs);
+  reserve_wal_index(db);
   // Closing never checkpoints by itself: the log does it once, where it wrote. The WAL file stays, so that readers
   // without permission to make files find it.
   sqlite3_db_config(db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);
