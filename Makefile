@@ -49,7 +49,7 @@ format: setup ## clang-format on every C++ file
 asan: setup ## unit and command-line tests under AddressSanitizer and UndefinedBehaviorSanitizer
 	@$(CMAKE) -B build/asan -DSY_SANITIZE=address >/dev/null
 	@ninja -C build/asan -j $(JOBS)
-	@ctest --test-dir build/asan --output-on-failure -j $(JOBS)
+	@ASAN_OPTIONS=allocator_may_return_null=1 ctest --test-dir build/asan --output-on-failure -j $(JOBS)
 	@STEELYARD_BIN=build/asan/bin/steelyard $(PYTHON) -m pytest -q tests/cli
 
 tsan: setup ## unit tests under ThreadSanitizer

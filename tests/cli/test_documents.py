@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from lib.checkpoints import make_checkpoint, tree_digests
+from lib.checkpoints import flip_bit, make_checkpoint, tree_digests
 
 TEXT, COUNT, REAL, FLAG = str, int, (int, float), bool
 NONE = type(None)
@@ -139,12 +139,7 @@ def damage(steelyard, imported, at: int = 5) -> None:
     """Flips a byte of the largest stored object, under every name that it has."""
     objects = [path for path in steelyard.store.rglob("*") if path.is_file() and path.parent.name == "p"]
     largest = max(objects, key=lambda path: path.stat().st_size)
-    largest.chmod(0o644)
-    with largest.open("r+b") as file:
-        file.seek(at)
-        byte = file.read(1)
-        file.seek(at)
-        file.write(bytes([byte[0] ^ 1]))
+    flip_bit(largest, at)
 
 
 def test_verify_of_a_damaged_revision(steelyard, imported, checkpoint):

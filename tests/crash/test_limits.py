@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from crash import harness
-from lib.checkpoints import tree_digests
+from lib.checkpoints import flip_bit, tree_digests
 
 
 @pytest.mark.parametrize("limit", [0, 40 * 1024, 100 * 1024, 500 * 1024])
@@ -75,11 +75,7 @@ def test_a_full_disk_can_be_read(full_store, source, tmp_path):
 
 def test_damage_on_a_full_disk_is_named(full_store):
     payload = next(harness.groups_folder(full_store.store).glob("*/*/*/p/00000001"))
-    payload.chmod(0o644)
-    with open(payload, "r+b") as out:
-        first = out.read(1)
-        out.seek(0)
-        out.write(bytes([first[0] ^ 1]))
+    flip_bit(payload)
     report = full_store.json("verify", harness.REF, code=5)
     assert not report["ok"] and report["problems"][0]["kind"] == "object_checksum"
 

@@ -7,7 +7,7 @@ import signal
 import pytest
 
 from crash import harness
-from lib.checkpoints import tree_digests
+from lib.checkpoints import flip_bit, tree_digests
 
 
 @pytest.fixture(params=["log.turn", "log.prepared"])
@@ -62,11 +62,7 @@ def test_a_reader_whose_writer_stops_meanwhile_ends_well(steelyard, source, tmp_
 def test_damage_that_cannot_be_recorded_is_named(steelyard, source):
     steelyard(*harness.import_args(source))
     payload = next(harness.groups_folder(steelyard.store).glob("*/*/*/p/00000001"))
-    payload.chmod(0o644)
-    with open(payload, "r+b") as out:
-        first = out.read(1)
-        out.seek(0)
-        out.write(bytes([first[0] ^ 1]))
+    flip_bit(payload)
     writer = harness.stop_at(steelyard, "log.prepared", 1, "lease", "acquire", harness.REF, "--holder", "h")
     try:
         result = steelyard("verify", harness.REF, code=5)

@@ -60,19 +60,25 @@ def wait_for_another(steelyard, source):
     return harness.stop_at(steelyard, "import.waiting", 1, *harness.import_args(source, "model"), "--wait", "60s")
 
 
+def succeed_in_turn(*stopped) -> list[dict]:
+    """Lets stopped processes go on, each after the one before has ended; the documents that they answer with."""
+    documents = []
+    try:
+        for process in stopped:
+            process.send_signal(signal.SIGCONT)
+            code, document, error = harness.finish(process)
+            assert code == 0, error
+            documents.append(document)
+    finally:
+        for process in stopped:
+            process.kill()
+    return documents
+
+
 def test_what_the_other_writer_published_is_not_made_twice(steelyard, source, tmp_path):
     first = harness.stop_at(steelyard, "import.after_object_put", 1, *harness.import_args(source, "model"))
     second = wait_for_another(steelyard, source)
-    try:
-        first.send_signal(signal.SIGCONT)
-        code, published, _ = harness.finish(first)
-        assert code == 0
-        second.send_signal(signal.SIGCONT)
-        code, document, error = harness.finish(second)
-        assert code == 0, error
-    finally:
-        for process in (first, second):
-            process.kill()
+    published, document = succeed_in_turn(first, second)
     assert document["revision"] == published["revision"]
     stats = document["stats"]
     assert stats["already_there"] is True and stats["written_bytes"] == 0 and published["stats"]["already_there"] is False
@@ -85,15 +91,7 @@ def test_other_content_than_the_other_writers_is_the_next_generation(steelyard, 
     other = harness.small_checkpoint(tmp_path / "other", seed="other")
     first = harness.stop_at(steelyard, "import.after_object_put", 1, *harness.import_args(source, "model"))
     second = wait_for_another(steelyard, other)
-    try:
-        first.send_signal(signal.SIGCONT)
-        assert harness.finish(first)[0] == 0
-        second.send_signal(signal.SIGCONT)
-        code, document, error = harness.finish(second)
-        assert code == 0, error
-    finally:
-        for process in (first, second):
-            process.kill()
+    _, document = succeed_in_turn(first, second)
     assert document["revision"]["ref"] == "model@main#2" and document["stats"]["already_there"] is False
     harness.assert_whole(steelyard, other, tmp_path, "model#2")
     harness.assert_whole(steelyard, source, tmp_path, "model#1")

@@ -81,6 +81,16 @@ def safetensors_bytes(
     return struct.pack("<Q", len(text)) + text + b"".join(blobs)
 
 
+def flip_bit(path: Path, at: int = 0) -> None:
+    """Damages a file, also one without write bits: the lowest bit of one byte is another."""
+    path.chmod(0o644)
+    with open(path, "r+b") as file:
+        file.seek(at)
+        byte = file.read(1)
+        file.seek(at)
+        file.write(bytes([byte[0] ^ 1]))
+
+
 def write_file(path: Path | str, data: bytes | str) -> Path:
     """Writes a file and its parent folders."""
     path = Path(path)
