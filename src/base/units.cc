@@ -144,7 +144,11 @@ std::string format_size(std::uint64_t bytes) {
   if (bytes < kKi) return std::to_string(bytes) + "B";
   for (std::size_t i = kBinaryUnits.size() - 1; i > 0; --i) {
     const Unit& unit = kBinaryUnits[i];
-    if (bytes % unit.factor == 0) return std::to_string(bytes / unit.factor) + std::string(unit.name);
+    if (bytes % unit.factor != 0) continue;
+    if (bytes / unit.factor < 10'000 || i + 1 == kBinaryUnits.size()) {
+      return std::to_string(bytes / unit.factor) + std::string(unit.name);
+    }
+    break;
   }
   // The smallest unit in which the number, rounded to three digits, stays below 1000.
   for (std::size_t i = 1; i < kBinaryUnits.size(); ++i) {

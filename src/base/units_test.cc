@@ -91,6 +91,9 @@ TEST(FormatSize, ExactOrThreeDigits) {
       {1500, "1.46KiB"},
       {64 * kMiB, "64MiB"},
       {1536 * kKiB, "1536KiB"},
+      {9999 * kKiB, "9999KiB"},
+      {65'552 * kKiB, "64.0MiB"},
+      {49'704'780 * kKiB, "47.4GiB"},
       {kGiB * kMiB, "1PiB"},
       {kMiB - 1, "1.00MiB"},
       {1000 * kKiB + 1, "0.977MiB"},
@@ -106,7 +109,7 @@ TEST(FormatSize, ExactOrThreeDigits) {
 
 TEST(FormatSize, WholePowersReadBack) {
   for (std::uint64_t unit = 1; unit <= kGiB * kMiB; unit *= kKiB) {
-    for (const std::uint64_t count : {1, 3, 512, 1000, 1023, 1025, 16000}) {
+    for (const std::uint64_t count : {1, 3, 512, 1000, 1023, 1025, 9999}) {
       if (unit == 1 && count >= 1024) continue;
       EXPECT_EQ(*parse_size(format_size(count * unit)), count * unit);
     }

@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 VOLATILE = [
     (r"\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?( ?UTC|Z)?", "<time>"),
     (r"\b\d+(\.\d+)? ([KMG]i?B)/s", "<rate>"),
-    (r"\b\d+(\.\d+)? ?(ms|s)\b( left)?", "<duration>"),
+    (r"\b(\d+h)?(\d+m)?\d+(\.\d+)? ?(ms|s)\b( left)?", "<duration>"),
     (r"\b[0-9a-f]{32}\b", "<id>"),
     (r"\s+", " "),
 ]
