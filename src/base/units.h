@@ -16,9 +16,9 @@ namespace steelyard {
 /// GiB TiB PiB. A decimal is accepted where it gives whole bytes.
 Result<std::uint64_t> parse_size(std::string_view text);
 
-/// `64MiB`, `1536KiB`, `512B`: exact where at most four digits are needed for it; otherwise rounded to three significant
-/// digits, `1.46KiB`. parse_size reads the exact forms back (but `16384PiB`, to which the last values of the type are
-/// rounded).
+/// `64MiB`, `1536KiB`, `512B`: exact where at most four digits are needed for it; otherwise rounded to three
+/// significant digits, `1.46KiB`. parse_size reads the exact forms back (but `16384PiB`, to which the last values of
+/// the type are rounded).
 std::string format_size(std::uint64_t bytes);
 
 /// Milliseconds from `500ms`, `10s`, `5m`, `2h`, `30d`; the unit is needed. A decimal is accepted where it gives whole
