@@ -1,4 +1,5 @@
 // delete REF
+#include "base/log.h"
 #include "base/units.h"
 #include "cli/confirm.h"
 #include "cli/documents.h"
@@ -19,6 +20,14 @@ constexpr FlagSpec kFlags[] = {
     kExpectGeneration,
 };
 
+/// Without a generation a tombstone was meant: who wanted the next one is told.
+void warn_of_others(store::Store& store, const store::Selector& lineage, const metadata::RevisionRecord& tombstone) {
+  const auto other = store.resolve(lineage, true);
+  if (!other.ok()) return;
+  log_warning("{} was deleted before; {} is still there: name it to delete it", formats::format_ref(tombstone.identity),
+              formats::format_ref(other->identity));
+}
+
 Status run_delete(Invocation& call) {
   store::DeleteRequest request;
   SY_ASSIGN_OR_RETURN(request.target, call.selector(call.operands().front()));
@@ -27,6 +36,7 @@ Status run_delete(Invocation& call) {
   SY_ASSIGN_OR_RETURN(const auto store, call.open_store(store::OpenMode::kWrite));
   if (!request.target.ref.weight_generation) {
     SY_ASSIGN_OR_RETURN(const metadata::RevisionRecord record, store->find_deletable(request.target));
+    if (record.availability == metadata::Availability::kDeleted) warn_of_others(*store, request.target, record);
     request.target.ref.weight_generation = record.identity.weight_generation;
   }
   SY_RETURN_IF_ERROR(confirm(call, "Delete " + ref_of(request.target) + "?"));

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <functional>
 #include <optional>
 #include <utility>
 
@@ -21,22 +19,8 @@ constexpr std::int64_t kWaitStepMs = 200;
 /// Between reading a record and changing it others may change it; a fence that the caller did not give is read again.
 constexpr int kTriesMax = 5;
 
-using Is = std::function<bool(const RevisionRecord&)>;
-
-/// The newest record of the lineage for which the first of `wishes` that fits any of them holds.
-Result<RevisionRecord> newest_that(catalog::Catalog& catalog, const Selector& selector, const std::vector<Is>& wishes) {
-  if (selector.ref.weight_generation) return resolve(catalog, selector, Purpose::kInspect);
-  SY_ASSIGN_OR_RETURN(const std::vector<RevisionRecord> records, catalog.list_lineage(lineage_of(selector)));
-  for (const Is& wish : wishes) {
-    const auto found = std::find_if(records.rbegin(), records.rend(), wish);
-    if (found != records.rend()) return *found;
-  }
-  return resolve(catalog, selector, Purpose::kInspect);
-}
-
-bool importing(const RevisionRecord& record) { return record.availability == Availability::kImporting; }
 bool published(const RevisionRecord& record) { return record.committed_seq != 0; }
-bool any(const RevisionRecord& /*record*/) { return true; }
+bool unpublished(const RevisionRecord& record) { return !published(record); }
 
 /// Calls `change` with the fence: the caller's, or the record's as it is now.
 template <typename Change>
@@ -69,16 +53,13 @@ Result<RevisionRecord> remove_until(Context& context, const RevisionRecord& reco
 
 }  // namespace
 
+// A tombstone counts: whoever asks again because the first answer was lost must not take an older one for it.
 Result<RevisionRecord> find_deletable(catalog::Catalog& catalog, const Selector& selector) {
-  const Is live = [](const RevisionRecord& record) {
-    return published(record) && record.availability != Availability::kDeleted;
-  };
-  return newest_that(catalog, selector, {live, importing, published});
+  return newest_that(catalog, selector, {published, unpublished});
 }
 
 Result<RevisionRecord> find_abortable(catalog::Catalog& catalog, const Selector& selector) {
-  const Is aborted = [](const RevisionRecord& record) { return !published(record); };
-  return newest_that(catalog, selector, {importing, aborted, any});
+  return newest_that(catalog, selector, {unpublished, published});
 }
 
 Result<RemovalResult> run_delete(Context& context, const DeleteRequest& request, const CancelFlag& cancel) {

@@ -39,6 +39,7 @@ class Collection {
     SY_RETURN_IF_ERROR(free_content());
     SY_POINT(context_.runtime, "gc.after_content");
     if (!dry_run_) {
+      note(context_.cold.remove_catalog_temporaries(context_.runtime.wall_ms() - context_.options.gc_grace_ms));
       note(free_markers());
       SY_POINT(context_.runtime, "gc.after_markers");
       note(compact());

@@ -15,7 +15,6 @@
 #include "formats/ref.h"
 #include "store/committed_marker.h"
 #include "store/damage_record.h"
-#include "store/delete.h"
 #include "store/manifest_file.h"
 #include "store/removal.h"
 #include "store/repair.h"
@@ -218,7 +217,13 @@ Result<ReconcileReport> run_reconcile(Context& context, const std::optional<Sele
     SY_RETURN_IF_ERROR(reconciliation.all());
     return reconciliation.take();
   }
-  SY_ASSIGN_OR_RETURN(const RevisionRecord record, find_deletable(context.catalog, *selector));
+  const auto published = [](const RevisionRecord& record) { return record.committed_seq != 0; };
+  const auto live = [&](const RevisionRecord& record) {
+    return published(record) && record.availability != Availability::kDeleted;
+  };
+  const auto importing = [](const RevisionRecord& record) { return record.availability == Availability::kImporting; };
+  SY_ASSIGN_OR_RETURN(const RevisionRecord record,
+                      newest_that(context.catalog, *selector, {live, importing, published}));
   SY_RETURN_IF_ERROR(reconciliation.one(record));
   return reconciliation.take();
 }

@@ -6,7 +6,7 @@
 //   3. the new catalog is made in the folder `catalog.recover`, restored, read back, and closed, which leaves it in one
 //      file; what a killed recovery left there goes first;
 //   4. the catalog that was there is renamed to `catalog.<time>.aside`, the database before its WAL: a database without
-//      its WAL would look whole;
+//      its WAL would look whole. Killed in between, the next recovery moves the rest to the same name;
 //   5. the new one is renamed to `catalog.db`, create-only;
 //   6. its snapshot is copied to the cold tier.
 // Killed before 4 the old catalog is there, before 5 none, after 5 the new one.
@@ -16,10 +16,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -173,8 +175,28 @@ class Recovery {
     return {};
   }
 
+  /// Where a recovery was killed between the files of a catalog: the name to which it moved the database, so that what
+  /// is left joins it. The newest by name whose WAL and index are not there.
+  std::optional<std::string> interrupted_aside() const {
+    if (is_there(paths_.catalog)) return std::nullopt;
+    std::optional<std::string> newest;
+    std::error_code error;
+    for (const fs::directory_entry& entry : fs::directory_iterator(paths_.store, error)) {
+      const std::string name = entry.path().filename().native();
+      if (!name.starts_with("catalog.") || !name.ends_with(".aside")) continue;
+      const std::string path = entry.path().native();
+      const bool room = std::ranges::none_of(kSuffixes, [&](std::string_view suffix) {
+        return !suffix.empty() && is_there(paths_.catalog + std::string(suffix)) &&
+               is_there(path + std::string(suffix));
+      });
+      if (room && (!newest || *newest < path)) newest = path;
+    }
+    return newest;
+  }
+
   /// A name that is not taken, by the time of day: for people.
   std::string aside_name() {
+    if (const auto interrupted = interrupted_aside()) return *interrupted;
     std::string stamp;
     for (const char c : format_rfc3339(runtime_.wall_ms()).substr(0, 19)) {
       if (c != '-' && c != ':') stamp.push_back(c);

@@ -155,4 +155,15 @@ Result<RevisionRecord> resolve(catalog::Catalog& catalog, const Selector& select
                   without_generation(formats::format_ref({lineage, 1})), lineage.tenant_id, lineage.namespace_id));
 }
 
+Result<RevisionRecord> newest_that(catalog::Catalog& catalog, const Selector& selector,
+                                   const std::vector<std::function<bool(const RevisionRecord&)>>& wishes) {
+  if (selector.ref.weight_generation) return resolve(catalog, selector, Purpose::kInspect);
+  SY_ASSIGN_OR_RETURN(const std::vector<RevisionRecord> records, catalog.list_lineage(lineage_of(selector)));
+  for (const auto& wish : wishes) {
+    const auto found = std::find_if(records.rbegin(), records.rend(), wish);
+    if (found != records.rend()) return *found;
+  }
+  return resolve(catalog, selector, Purpose::kInspect);
+}
+
 }  // namespace steelyard::store

@@ -1,6 +1,9 @@
 // Which revision a verb means.
 #pragma once
 
+#include <functional>
+#include <vector>
+
 #include "catalog/catalog.h"
 #include "store/store.h"
 
@@ -19,5 +22,11 @@ metadata::Lineage lineage_of(const Selector& selector);
 /// newest READY one, else (for kReadDegraded, kInspect) the newest DEGRADED one; a DEGRADED one that may not be read:
 /// NOT_READY naming it; none: NOT_FOUND naming what exists.
 Result<metadata::RevisionRecord> resolve(catalog::Catalog& catalog, const Selector& selector, Purpose purpose);
+
+/// For verbs that mean other states than a reader does: the exact generation in any state; without one the newest of
+/// the lineage for which the first of `wishes` that fits any holds. NOT_FOUND naming what exists.
+Result<metadata::RevisionRecord> newest_that(
+    catalog::Catalog& catalog, const Selector& selector,
+    const std::vector<std::function<bool(const metadata::RevisionRecord&)>>& wishes);
 
 }  // namespace steelyard::store

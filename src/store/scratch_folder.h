@@ -11,7 +11,7 @@
 namespace steelyard::store {
 
 /// `<parent>/<prefix><16 hex>`, removed with all it holds by the destructor. A lock on it tells a live one from what a
-/// killed process left, which make() removes first. Thread-compatible.
+/// killed process left, which make() removes; where locks do nothing, its age does. Thread-compatible.
 class ScratchFolder {
  public:
   ScratchFolder(Runtime& runtime, std::string parent, std::string_view prefix);
@@ -23,8 +23,10 @@ class ScratchFolder {
   const std::string& path() const { return path_; }
 
  private:
+  bool locks_work() const;
   void remove_leftovers() const;
 
+  Runtime& runtime_;
   const std::string parent_;
   const std::string prefix_;
   const std::string path_;

@@ -74,6 +74,44 @@ def test_without_a_generation_the_newest_goes(steelyard, checkpoint, model):
     assert steelyard("verify", model).last == "ok"
 
 
+def test_a_script_that_asks_again_deletes_no_other(steelyard, checkpoint, model):
+    """Its first answer was lost, or it was killed after it: the same words again take no older generation."""
+    newest = steelyard("import", checkpoint, "m").last
+    killed = steelyard.run("delete", "m", "--yes", env={"STEELYARD_FAULT": "kill@delete.after_deleted"})
+    assert killed.code == -signal.SIGKILL
+    for _ in range(2):
+        again = steelyard("delete", "m", "--yes")
+        assert again.last == newest
+        assert again.stderr.startswith("warning: ") and newest in again.stderr and model in again.stderr, again.explain()
+    assert steelyard.json("delete", "m", "--yes")["revision"]["ref"] == newest
+    assert state_of(steelyard, model) == "READY"
+    # Another import under way changes nothing about it.
+    steelyard.run("import", checkpoint, "m", env={"STEELYARD_FAULT": "kill@import.after_flush"})
+    assert steelyard("delete", "m", "--yes").last == newest
+    assert steelyard("verify", "m").last == "ok"
+    steelyard("delete", model, "--yes")
+    assert steelyard("delete", "m", "--yes").stderr == "", "nothing else is there"
+
+
+def test_a_script_that_asks_again_aborts_no_other(steelyard, checkpoint):
+    """Two imports of one lineage can only be under way where somebody numbered them."""
+    for number in (5, 3):
+        steelyard.run("import", checkpoint, f"m#{number}", env={"STEELYARD_FAULT": "kill@import.after_flush"})
+    for _ in range(2):
+        assert steelyard("abort", "m", "--yes").last == "m@main#5"
+    assert state_of(steelyard, "m#3") == "IMPORTING"
+    assert steelyard("abort", "m#3", "--yes").last == "m@main#3"
+
+
+def test_reconcile_means_what_is_there(steelyard, checkpoint, model):
+    """The newest one is deleted: a reconciliation without a generation looks at the newest that is left."""
+    steelyard("import", checkpoint, "m")
+    steelyard("delete", "m", "--yes")
+    next(group_of(steelyard, model).glob("*/p/*")).unlink()
+    assert model in steelyard("reconcile", "m").stdout
+    assert state_of(steelyard, model) == "DEGRADED"
+
+
 def test_a_live_lease_refuses(steelyard, model):
     lease = steelyard("lease", "acquire", "m", "--holder", "alice", "--ttl", "1h").last
     error = steelyard.error("delete", "m", "--yes", code=6)

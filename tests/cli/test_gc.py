@@ -74,6 +74,33 @@ def test_older_attempts_and_temporary_files(steelyard, checkpoint):
     assert steelyard("verify", "m").last == "ok"
 
 
+def test_what_killed_writers_of_markers_and_copies_left(steelyard, model):
+    """Each leaves a temporary file; after the grace nobody writes it any more."""
+    temporary = steelyard.store / "cold" / "catalog" / "tmp"
+    for words in (["lease", "acquire", "m", "--holder", "h", "--ttl", "1s", "--log-snapshot-every", "1"], ["delete", "m", "--yes", "--wait", "1h"]):
+        steelyard(*words, code=-signal.SIGKILL, env={"STEELYARD_FAULT": "kill@tier.after_marker_write"})
+    assert len(files_in(temporary)) == 2
+    (temporary / "notes").write_text("mine")
+    steelyard("gc", "--yes")
+    assert len(files_in(temporary)) == 3, "kept for the grace"
+    steelyard("gc", "--dry-run", "--gc-grace", "0s")
+    assert len(files_in(temporary)) == 3
+    steelyard(*NOW)
+    assert files_in(temporary) == [temporary / "notes"]
+
+
+def test_a_writer_whose_temporary_file_went_writes_it_again(steelyard, model):
+    stopped = harness.stop_at(steelyard, "tier.after_marker_write", 1, "delete", "m", "--yes")
+    try:
+        steelyard(*NOW)
+        assert files_in(steelyard.store / "cold" / "catalog" / "tmp") == []
+        stopped.send_signal(signal.SIGCONT)
+        assert harness.finish(stopped)[0] == 0
+    finally:
+        stopped.kill()
+    assert files_in(steelyard.store / "cold" / "groups")[0].stat().st_size > 0, "the marker has its record"
+
+
 def test_an_import_under_way_is_left_alone(steelyard, checkpoint):
     writer = harness.stop_at(steelyard, "import.after_flush", 1, "import", checkpoint, "m")
     try:

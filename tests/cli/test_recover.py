@@ -197,6 +197,26 @@ def test_killed_anywhere_it_goes_on(steelyard, two):
     assert steelyard("verify", "one").last == "ok"
 
 
+@pytest.mark.parametrize("moved", [1, 2])
+def test_a_catalog_that_was_half_moved_aside_is_moved_to_one_name(steelyard, two, tmp_path, moved):
+    """Killed between its files: what is left belongs to what was moved, or the old catalog lacks its newest appends."""
+    steelyard("lease", "acquire", "one", "--holder", "h", code=-signal.SIGKILL, env={"STEELYARD_FAULT": "kill@log.close"})
+    assert (steelyard.store / "catalog.db-wal").stat().st_size > 0
+    steelyard("recover", "--force", "--yes", code=-signal.SIGKILL, env={"STEELYARD_FAULT": f"kill@recover.move_aside#{moved + 1}"})
+    assert not (steelyard.store / "catalog.db").exists() and (steelyard.store / "catalog.db-wal").exists() == (moved == 1)
+    # Whoever looks is told what to do, and makes no new catalog beside the old WAL.
+    assert "recover" in str(steelyard.error("list", code=(5, 10))["hint"])
+    steelyard("recover")
+    assert refs(steelyard) == two
+    (aside,) = steelyard.store.glob("catalog.*.aside")
+    old = steelyard.at(tmp_path / "old")
+    old.store.mkdir()
+    (old.store / "cold").symlink_to(steelyard.store / "cold")
+    for suffix in ("", "-wal", "-shm"):
+        shutil.copy(f"{aside}{suffix}", old.store / f"catalog.db{suffix}")
+    assert [lease["holder"] for lease in old.json("lease", "list")["leases"]] == ["h"]
+
+
 def test_a_full_disk_keeps_the_old_catalog(steelyard, two):
     for point in ("log.create.begin", "recover.move_aside"):
         result = steelyard.run("recover", "--force", "--yes", env={"STEELYARD_FAULT": f"ENOSPC@{point}"})

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
 import tempfile
 from functools import cache
 from pathlib import Path
@@ -50,3 +52,11 @@ def pytest_generate_tests(metafunc):
 def source(tmp_path_factory) -> Path:
     """One small checkpoint for all tests that only read it."""
     return harness.small_checkpoint(tmp_path_factory.mktemp("source") / "checkpoint")
+
+
+@pytest.fixture(scope="session")
+def noflock(tmp_path_factory) -> Path:
+    library = tmp_path_factory.mktemp("noflock") / "noflock.so"
+    compiler = shutil.which("gcc") or shutil.which("cc") or shutil.which("clang")
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", library, Path(__file__).resolve().parent / "noflock.c"], check=True)
+    return library

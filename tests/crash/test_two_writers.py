@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
-import shutil
 import signal
-import subprocess
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
 from crash import harness
 
-HERE = Path(__file__).resolve().parent
 SHORT_TTL = {"STEELYARD_IMPORT_WRITER_TTL": "2s"}
-
-
-@pytest.fixture(scope="session")
-def noflock(tmp_path_factory) -> Path:
-    library = tmp_path_factory.mktemp("noflock") / "noflock.so"
-    compiler = shutil.which("gcc") or shutil.which("cc") or shutil.which("clang")
-    subprocess.run([compiler, "-shared", "-fPIC", "-o", library, HERE / "noflock.c"], check=True)
-    return library
 
 
 def test_two_importers_of_one_identity(steelyard, source, tmp_path):

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -65,6 +66,7 @@ class DirectoryTier final : public Tier {
   Result<std::vector<std::uint64_t>> list_catalog_copies() override;
   Result<std::string> read_catalog_copy(std::uint64_t sequence) override;
   Status remove_catalog_copy(std::uint64_t sequence) override;
+  Status remove_catalog_temporaries(std::int64_t written_before_ms) override;
 
   // --- for PendingPut and PutStream ---
 
@@ -103,6 +105,8 @@ class DirectoryTier final : public Tier {
     bool is_folder = false;
   };
   Status sync_all(const std::vector<SyncTarget>& targets);
+  Status write_in_catalog(const std::string& path, std::string_view bytes,
+                          const std::function<int(const std::string&)>& rename);
   Status name_deleting(const std::string& marker, std::string_view bytes);
   Status create_empty(const std::string& relative);
   Status write_synced(FileWriter& writer, std::string_view bytes);

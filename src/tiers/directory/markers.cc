@@ -13,6 +13,7 @@ namespace {
 /// A `committed` marker holds one record; the limit bounds what a damaged file may make a reader allocate.
 constexpr std::uint64_t kMarkerBytesMax = 64ULL * 1024 * 1024;
 constexpr std::uint64_t kCatalogCopyBytesMax = 16ULL * 1024 * 1024 * 1024;
+constexpr int kWritesMax = 3;
 
 }  // namespace
 
@@ -81,25 +82,33 @@ Result<std::string> DirectoryTier::read_committed(const AttemptName& attempt) {
                          kMarkerBytesMax);
 }
 
+/// Writes the bytes under a temporary name in `catalog/tmp`, synced, and gives them `path` by `rename`, which answers 0
+/// or an errno, negative. A file that has the name already stays where `rename` says EEXIST.
+Status DirectoryTier::write_in_catalog(const std::string& path, std::string_view bytes,
+                                       const std::function<int(const std::string&)>& rename) {
+  for (int tries = 1;; ++tries) {
+    const LiveTemporary temporary(new_temporary_name());
+    SY_ASSIGN_OR_RETURN(auto writer,
+                        FileWriter::create(folder_, "catalog/tmp/" + temporary.name(), bytes.size(), {"catalog/tmp"}));
+    SY_RETURN_IF_ERROR(write_synced(*writer, bytes));
+    SY_POINT(folder_.runtime(), "tier.after_marker_write");
+    const int result = rename(writer->relative());
+    if (result == 0) writer->keep();
+    if (result == 0 || result == -EEXIST) return {};
+    // A gc that came meanwhile took the temporary for one of a killed writer.
+    if (result == -ENOENT && tries < kWritesMax) continue;
+    return folder_.write_failure(-result, "rename", path, bytes.size());
+  }
+}
+
 /// The marker under its name, whole; one that is there stays.
 Status DirectoryTier::name_deleting(const std::string& marker, std::string_view bytes) {
-  const LiveTemporary temporary(new_temporary_name());
-  SY_ASSIGN_OR_RETURN(auto writer,
-                      FileWriter::create(folder_, "catalog/tmp/" + temporary.name(), bytes.size(), {"catalog/tmp"}));
-  SY_RETURN_IF_ERROR(write_synced(*writer, bytes));
-  SY_POINT(folder_.runtime(), "tier.after_marker_write");
-  const int result = folder_.rename_no_replace(writer->relative(), marker);
-  if (result == -EEXIST) return {};
-  if (result == 0) {
-    writer->keep();
-    return {};
-  }
-  if (result != -EINVAL && result != -ENOSYS) return folder_.write_failure(-result, "rename", marker, bytes.size());
-  // A filesystem without an exclusive rename. Every marker of a group speaks of the same revision.
-  const int renamed = folder_.rename("tier.rename", writer->relative(), marker);
-  if (renamed < 0) return folder_.write_failure(-renamed, "rename", marker, bytes.size());
-  writer->keep();
-  return {};
+  return write_in_catalog(marker, bytes, [&](const std::string& temporary) {
+    const int result = folder_.rename_no_replace(temporary, marker);
+    if (result != -EINVAL && result != -ENOSYS) return result;
+    // A filesystem without an exclusive rename. Every marker of a group speaks of the same revision.
+    return folder_.rename("tier.rename", temporary, marker);
+  });
 }
 
 /// The marker without its bytes, which takes no block of the disk.
@@ -142,15 +151,9 @@ Result<std::string> DirectoryTier::read_deleting(const std::string& group) {
 Status DirectoryTier::put_catalog_copy(std::uint64_t sequence, std::string_view bytes) {
   SY_RETURN_IF_ERROR(folder_.check_writable());
   const std::string path = catalog_path(sequence);
-  const LiveTemporary temporary(new_temporary_name());
-  SY_ASSIGN_OR_RETURN(auto writer,
-                      FileWriter::create(folder_, "catalog/tmp/" + temporary.name(), bytes.size(), {"catalog/tmp"}));
-  SY_RETURN_IF_ERROR(write_synced(*writer, bytes));
-  SY_POINT(folder_.runtime(), "tier.after_marker_write");
   // Replaces: all copies of one sequence hold the same state, and a damaged one is to be got rid of.
-  const int result = folder_.rename("tier.rename", writer->relative(), path);
-  if (result < 0) return folder_.write_failure(-result, "rename", path, bytes.size());
-  writer->keep();
+  SY_RETURN_IF_ERROR(write_in_catalog(
+      path, bytes, [&](const std::string& temporary) { return folder_.rename("tier.rename", temporary, path); }));
   return sync_all({{"catalog", true}, {".", true}});
 }
 

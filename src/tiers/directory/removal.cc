@@ -80,6 +80,21 @@ Status DirectoryTier::remove_temporaries(const AttemptName& attempt) {
   return failure.take();
 }
 
+Status DirectoryTier::remove_catalog_temporaries(std::int64_t written_before_ms) {
+  SY_RETURN_IF_ERROR(folder_.check_writable());
+  SY_ASSIGN_OR_RETURN(const auto names, folder_.names_in("catalog/tmp"));
+  FirstFailure failure;
+  for (const std::string& name : names) {
+    if (!is_lower_hex(name, 2 * kTemporaryNameBytes) || LiveTemporary::is_live(name)) continue;
+    const std::string path = "catalog/tmp/" + name;
+    struct stat there {};
+    if (folder_.stat(path, &there) != 0) continue;
+    const std::int64_t written_ms = there.st_mtim.tv_sec * 1000 + there.st_mtim.tv_nsec / 1'000'000;
+    if (written_ms < written_before_ms) failure.note(remove_file(path));
+  }
+  return failure.take();
+}
+
 Status DirectoryTier::remove_group(const std::string& group) {
   SY_RETURN_IF_ERROR(folder_.check_writable());
   SY_ASSIGN_OR_RETURN(const auto listing, list_group(group));
