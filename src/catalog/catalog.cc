@@ -183,7 +183,13 @@ Result<RevisionRecord> Catalog::commit_weight_import(const metadata::CommitWeigh
   return mutate_record(command);
 }
 
-Result<RevisionRecord> Catalog::abort_weight_import(const metadata::AbortWeightImport& command) {
+Result<RevisionRecord> Catalog::abort_weight_import(metadata::AbortWeightImport command) {
+  Result<RevisionRecord> aborted = mutate_record(command);
+  if (aborted.code() != Code::kBusy || command.only_if_idle_ms) return aborted;
+  SY_ASSIGN_OR_RETURN(const std::optional<Writer> writer, get_writer(command.identity));
+  if (!writer || writer->token.empty() || !runtime_.provably_gone(writer->process)) return aborted;
+  command.current_writer_gone = true;
+  command.gone_process = writer->process;
   return mutate_record(command);
 }
 
@@ -294,7 +300,10 @@ Result<std::optional<RevisionRecord>> Catalog::delete_weight_revision(const meta
   return std::move(answer.record);
 }
 
-Result<RevisionRecord> Catalog::finish_delete(const metadata::FinishDelete& command) { return mutate_record(command); }
+Result<std::optional<RevisionRecord>> Catalog::finish_delete(const metadata::FinishDelete& command) {
+  SY_ASSIGN_OR_RETURN(Answer answer, mutate(command));
+  return std::move(answer.record);
+}
 
 Status Catalog::compact_tombstones(const metadata::CompactTombstones& command) { return mutate(command).status(); }
 

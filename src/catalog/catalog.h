@@ -56,7 +56,7 @@ class Catalog {
   Status release_weight_import(const metadata::ReleaseWeightImport& command);
   /// Observes the group first and refuses (CORRUPT, naming what differs) unless it is exactly the summary's.
   Result<metadata::RevisionRecord> commit_weight_import(const metadata::CommitWeightImport& command);
-  Result<metadata::RevisionRecord> abort_weight_import(const metadata::AbortWeightImport& command);
+  Result<metadata::RevisionRecord> abort_weight_import(metadata::AbortWeightImport command);
 
   /// NOT_FOUND, saying "compacted" where a watermark covers it.
   Result<metadata::RevisionRecord> get_weight_revision(const metadata::Identity& identity);
@@ -92,7 +92,8 @@ class Catalog {
   /// The record; absent when the tombstone was compacted, which is success too.
   Result<std::optional<metadata::RevisionRecord>> delete_weight_revision(const metadata::DeleteWeightRevision& command);
   /// DELETING -> DELETED, for a caller that has proved that every replica is gone.
-  Result<metadata::RevisionRecord> finish_delete(const metadata::FinishDelete& command);
+  /// Absent: its tombstone was compacted, so it is done.
+  Result<std::optional<metadata::RevisionRecord>> finish_delete(const metadata::FinishDelete& command);
   /// Tombstones of the lineage at or below the generation become its watermark.
   Status compact_tombstones(const metadata::CompactTombstones& command);
   Result<metadata::RevisionRecord> update_weight_policy(const metadata::UpdateWeightPolicy& command);

@@ -109,6 +109,7 @@ class Parser {
     }
     std::vector<std::string_view> known;
     for (const VerbSpec* verb : all_verbs()) {
+      if (verb->run == nullptr) continue;
       known.push_back(verb->name);
       if (!verb->alias.empty()) known.push_back(verb->alias);
     }

@@ -31,6 +31,15 @@ std::string verb_words() {
   return words;
 }
 
+/// What may stand for a verb: names and aliases.
+std::string known_words() {
+  std::string words = verb_words();
+  for (const VerbSpec* verb : all_verbs()) {
+    if (verb->run != nullptr && !verb->alias.empty()) words += " " + std::string(verb->alias);
+  }
+  return words;
+}
+
 std::string choice_words(std::string_view choices) {
   std::string words(choices);
   for (char& c : words) c = c == '|' ? ' ' : c;
@@ -90,7 +99,9 @@ std::string verbs_with_ref() {
   for (const VerbSpec* verb : all_verbs()) {
     const bool takes_ref = verb->operands.starts_with("REF") || verb->operands.starts_with("[RE");
     if (verb->run == nullptr || !takes_ref || !verb->sub.empty()) continue;
-    out += (out.empty() ? "\"" : "|\"") + std::string(verb->name) + " 0\"";
+    for (const std::string_view name : {verb->name, verb->alias}) {
+      if (!name.empty()) out += (out.empty() ? "\"" : "|\"") + std::string(name) + " 0\"";
+    }
   }
   return out;
 }
@@ -99,10 +110,15 @@ std::string verbs_with_ref() {
 /// repeated.
 constexpr std::string_view kBashRefs = R"(_steelyard_refs() {
   local typed="$1" cut="" ref
+  local -a which=()
+  case "$2" in
+    abort) which=(--state IMPORTING) ;;
+    delete|rm|inspect|reconcile) which=(--state READY --state DEGRADED --state DELETING) ;;
+  esac
   if [[ "$typed" == *@* && "${COMP_WORDBREAKS-}" == *@* ]]; then cut="${typed%@*}@"; fi
   while IFS= read -r ref; do
     if [[ "$ref" == "$typed"* ]]; then COMPREPLY+=("${ref#"$cut"}"); fi
-  done < <(steelyard -q "${globals[@]}" list --limit 1000 2>/dev/null | if [[ "$2" == list ]]; then sed 's/@.*//' | sort -u; else cat; fi)
+  done < <(steelyard -q "${globals[@]}" list --limit 1000 "${which[@]}" 2>/dev/null | if [[ "$2" == list ]]; then sed 's/@.*//' | sort -u; else cat; fi)
 }
 )";
 
@@ -140,7 +156,7 @@ std::string bash_script() {
          "  if [[ -n \"$values\" ]]; then COMPREPLY=($(compgen -W \"$values\" -- \"$word\")); return; fi\n"
          "  for ((i = 1; i < last; i++)); do\n"
          "    case \" " +
-         verb_words() +
+         known_words() +
          " \" in\n"
          "      *\" ${typed[i]} \"*) verb=\"${typed[i]}\"; verb_at=$i; break ;;\n"
          "    esac\n"

@@ -34,20 +34,29 @@ Status run_delete(Invocation& call) {
   SY_ASSIGN_OR_RETURN(request.expected_generation, call.expected_generation());
   SY_ASSIGN_OR_RETURN(request.wait_ms, call.duration_ms("--wait", 0, kWaitMsMax));
   SY_ASSIGN_OR_RETURN(const auto store, call.open_store(store::OpenMode::kWrite));
-  if (!request.target.ref.weight_generation) {
-    SY_ASSIGN_OR_RETURN(const metadata::RevisionRecord record, store->find_deletable(request.target));
-    if (record.availability == metadata::Availability::kDeleted) warn_of_others(*store, request.target, record);
-    request.target.ref.weight_generation = record.identity.weight_generation;
+  const Result<metadata::RevisionRecord> found = store->find_deletable(request.target);
+  std::string question = "Delete ";
+  bool there = false;
+  if (found.ok()) {
+    there = found->availability != metadata::Availability::kDeleted;
+    if (!request.target.ref.weight_generation && !there) warn_of_others(*store, request.target, *found);
+    request.target.ref.weight_generation = found->identity.weight_generation;
+    question += formats::format_ref(found->identity) + " (" + std::string(name_of(found->availability)) + ", " +
+                format_size(found->summary.logical_bytes) + ")?";
+  } else {
+    // One with a generation may be a tombstone that was compacted.
+    if (found.code() != Code::kNotFound || !request.target.ref.weight_generation) return found.status();
+    question += ref_of(request.target) + "?";
   }
-  SY_RETURN_IF_ERROR(confirm(call, "Delete " + ref_of(request.target) + "?"));
+  SY_RETURN_IF_ERROR(confirm(call, question));
   const WatchSignals signals;
   SY_ASSIGN_OR_RETURN(const store::RemovalResult result, store->erase(request, signals.flag()));
   if (!call.json()) {
     const std::string ref = formats::format_ref(result.identity);
-    if (!call.quiet() && call.settings().number("gc.grace") > 0) {
-      call.out().line("bytes that no other revision has are kept for another " +
+    if (!call.quiet() && there && call.settings().number("gc.grace") > 0) {
+      call.out().line("bytes that no other revision has stay for " +
                       format_duration(static_cast<std::int64_t>(call.settings().number("gc.grace"))) +
-                      ", in case they are imported again; `steelyard gc --gc-grace 0s` frees them now");
+                      " (gc.grace), in case they are imported again; `steelyard gc --gc-grace 0s` frees them now");
     }
     call.out().line(ref);
     return {};

@@ -134,6 +134,14 @@ std::string shape_text(std::span<const std::int64_t> shape) {
   return text + "]";
 }
 
+/// As a line of `inspect`; `operation show ID` tells the rest.
+std::string operation_line(const metadata::Operation& operation) {
+  std::string line = operation.operation_id + "  " + std::string(name_of(operation.kind)) + " " +
+                     std::string(name_of(operation.state));
+  if (!operation.message.empty()) line += ": " + printable(operation.message);
+  return line;
+}
+
 void print_record(Invocation& call, const Inspection& inspection) {
   const metadata::RevisionRecord& record = inspection.record;
   auto row = [&call](std::string_view name, const std::string& value) {
@@ -157,6 +165,7 @@ void print_record(Invocation& call, const Inspection& inspection) {
     row("files", std::to_string(inspection.manifest->files.size()));
     row("tensors", std::to_string(inspection.manifest->tensors.size()));
   }
+  row("record", "metadata_generation " + std::to_string(record.metadata_generation));
   row("created", format_rfc3339(record.created_at_ms));
   row("updated", format_rfc3339(record.updated_at_ms));
   if (!record.summary.manifest_sha256.empty()) row("manifest", "sha256 " + record.summary.manifest_sha256);
@@ -166,7 +175,19 @@ void print_record(Invocation& call, const Inspection& inspection) {
                       ? "none; the same import resumes it"
                       : printable(inspection.writer->holder) + ", attempt " + std::to_string(record.import_attempt));
   }
-  row("cold", counted(inspection.cold_objects, "object") + ", " + format_size(inspection.cold_bytes));
+  const bool published =
+      record.availability == metadata::Availability::kReady || record.availability == metadata::Availability::kDegraded;
+  const std::uint64_t members = record.summary.payload_count + 1;
+  std::string cold = counted(inspection.cold_objects, "object") + ", " + format_size(inspection.cold_bytes);
+  if (published && inspection.cold_objects < members) {
+    cold += "; " + std::to_string(members - inspection.cold_objects) + " of " + counted(members, "object") +
+            " missing: `steelyard reconcile " + ref_of(record) + "` records it";
+  }
+  row("cold", cold);
+  if (record.operation) row("operation", operation_line(*record.operation));
+  for (auto ended = record.finished_operations.rbegin(); ended != record.finished_operations.rend(); ++ended) {
+    row("ended", operation_line(*ended));
+  }
   for (const auto& lease : inspection.leases) {
     row("lease",
         lease.lease.lease_id + "  " + printable(lease.lease.holder) + ", " + format_age(lease.left_ms) + " left");

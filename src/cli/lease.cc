@@ -118,7 +118,10 @@ Status run_lease_list(Invocation& call) {
     call.out().line("no live leases");
     return {};
   }
-  Table table({{"LEASE"}, {.heading = "HOLDER", .first_to_cut = true}, {"LEFT", true}, {"REF"}});
+  Table table({{.heading = "LEASE", .whole = true},
+               {.heading = "HOLDER", .first_to_cut = true},
+               {"LEFT", true},
+               {.heading = "REF", .whole = true}});
   for (const auto& row : rows) {
     table.add({row.lease.lease_id, printable(row.lease.holder), format_age(row.left_ms),
                formats::format_ref(row.lease.identity)});

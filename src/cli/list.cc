@@ -2,6 +2,7 @@
 #include <map>
 
 #include "base/limits.h"
+#include "base/log.h"
 #include "base/units.h"
 #include "base/utf8.h"
 #include "cli/documents.h"
@@ -102,7 +103,8 @@ void print_table(Invocation& call, const metadata::ListPage& page,
     call.out().line(nothing_listed(call));
     return;
   }
-  Table table({{"REF"}, {"STATE"}, {"RESIDENCY"}, {"SIZE", true}, {"LEASES", true}, {"CREATED"}});
+  Table table(
+      {{.heading = "REF", .whole = true}, {"STATE"}, {"RESIDENCY"}, {"SIZE", true}, {"LEASES", true}, {"CREATED"}});
   for (const auto& record : page.records) {
     table.add({ref_of(record), std::string(name_of(record.availability)), std::string(name_of(record.residency)),
                format_size(record.summary.logical_bytes), std::to_string(leases_of(leases, record)),
@@ -131,6 +133,12 @@ Status run_list(Invocation& call) {
     print_json(call, page, leases);
   } else if (call.quiet()) {
     for (const auto& record : page.records) call.out().line(ref_of(record));
+    if (!page.next_page_token.empty()) {
+      log_warning(
+          "these are the first {} and there are more: --limit takes up to {}, and the next page is the same "
+          "command with --page-token {}",
+          page.records.size(), limits::kListLimitMax, page.next_page_token);
+    }
   } else {
     print_table(call, page, leases);
   }

@@ -32,7 +32,7 @@ Status incomplete(const store::MaterializeResult& result) {
       std::ranges::any_of(result.missing, [](const auto& one) { return one.why.code() == Code::kCorrupt; });
   return {proved ? Code::kCorrupt : result.missing.front().why.code(), std::move(message),
           proved
-              ? "what is there is intact; `steelyard verify` lists the damage, and importing the source again mends it"
+              ? "what is there is intact; `steelyard repair " + ref_of(result.record) + " --source DIR` mends the rest"
               : "what is there is intact; the rest could not be read now: check the disk, then try again"};
 }
 

@@ -167,7 +167,7 @@ std::string Table::render(const Terminal& on) const {
       while (total > on.columns) {
         std::size_t* widest = nullptr;
         for (std::size_t i = 0; i < widths.size(); ++i) {
-          if (first && !columns_[i].first_to_cut) continue;
+          if (columns_[i].whole || (first && !columns_[i].first_to_cut)) continue;
           if (widest == nullptr || widths[i] > *widest) widest = &widths[i];
         }
         if (widest == nullptr || *widest <= kColumnsMin) break;

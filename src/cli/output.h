@@ -60,13 +60,15 @@ std::string shortened(std::string_view text, std::size_t columns);
 std::string counted(std::uint64_t count, std::string_view noun);
 
 /// A table with a heading. Where it is wider than the terminal, the widest column gives way, those that hold what
-/// nobody copies before the others. Elsewhere, and on a terminal that does not know its width, nothing is cut.
+/// nobody copies before the others, and what one pastes back never: then lines wrap. Elsewhere, and on a terminal that
+/// does not know its width, nothing is cut.
 class Table {
  public:
   struct Column {
     std::string heading;
     bool right = false;
     bool first_to_cut = false;
+    bool whole = false;  ///< never cut: a reference, an id
   };
   explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
   void add(std::vector<std::string> row);

@@ -41,6 +41,13 @@ TEST(Table, WhatNobodyCopiesIsCutFirst) {
   EXPECT_NE(table.render(wide(20)).find("rrrrrrrrr…  hhhhhhh…\n"), std::string::npos);
 }
 
+TEST(Table, WhatIsPastedBackIsNeverCut) {
+  Table table({{.heading = "REF", .whole = true}, {"STATE"}});
+  table.add({"meta-llama/Llama-3.1-70B@main#1", "READY"});
+  EXPECT_NE(table.render({.out = true, .columns = 20, .columns_known = true}).find("Llama-3.1-70B@main#1 "),
+            std::string::npos);
+}
+
 TEST(Counted, OneIsNoPlural) {
   EXPECT_EQ(counted(1, "file"), "1 file");
   EXPECT_EQ(counted(0, "file"), "0 files");

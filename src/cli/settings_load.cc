@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
+#include <filesystem>
+#include <system_error>
 
 #include "base/utf8.h"
 #include "cli/settings.h"
@@ -76,6 +78,14 @@ Result<std::string> find_config_file(const SettingFlags& flags) {
   return errno_status(errno, "stat", path);
 }
 
+/// A path in the config file means the same from every current folder: it is relative to the file's own.
+std::string beside(const std::string& config_file, const std::string& path) {
+  if (path.empty() || path.front() == '/') return path;
+  std::error_code error;
+  const std::filesystem::path file = std::filesystem::absolute(config_file, error);
+  return error ? path : (file.parent_path() / path).lexically_normal().native();
+}
+
 Status check_together(const Settings& settings) {
   if (settings.number("hot.low_watermark") > settings.number("hot.high_watermark")) {
     return {Code::kInvalidArgument,
@@ -109,6 +119,7 @@ Result<Settings> Settings::load(const SettingFlags& flags) {
       const SettingSpec* spec = find_setting(entry.key);
       if (spec == nullptr) return unknown_key(entry);
       SY_ASSIGN_OR_RETURN(SettingValue value, parse_setting(*spec, entry.text, entry.where + ": " + entry.key));
+      if (spec->type == SettingType::kPath) value.text = beside(settings.config_file_, entry.text);
       value.origin = Origin::kConfigFile;
       value.where = entry.where;
       settings.values_[index_of(*spec)] = std::move(value);

@@ -48,7 +48,9 @@ struct AbortWeightImport {
   std::uint32_t import_attempt = 0;
   std::uint64_t expected_metadata_generation = 0;
   bool force = false;
-  std::optional<std::int64_t> only_if_idle_ms;  ///< abandonment: the writer's last renewal is at least that long ago
+  std::optional<std::int64_t> only_if_idle_ms = {};  ///< abandonment: the last renewal is at least that long ago
+  bool current_writer_gone = false;                  ///< the caller has proved that `gone_process` is gone
+  ProcessIdentity gone_process = {};
 };
 struct AcquireLease {
   Identity identity;

@@ -299,7 +299,8 @@ Status judge(Turn& turn, const AbortWeightImport& command) {
                                  " ago, wanted at least " + format_age(*command.only_if_idle_ms)};
       }
     }
-    if (writer && !command.force) {
+    const bool gone = writer && command.current_writer_gone && writer->process == command.gone_process;
+    if (writer && !command.force && !gone) {
       SY_RETURN_IF_ERROR(check_writer_not_live(turn, *writer, "wait for it, or use --force"));
     }
   }

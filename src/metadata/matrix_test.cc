@@ -75,6 +75,15 @@ const std::vector<std::pair<std::string, std::function<void(TestBench&)>>>& stat
 
 using Make = std::function<Command(std::uint64_t current)>;
 
+AbortWeightImport abort_of_gone(std::uint64_t generation, char writer) {
+  AbortWeightImport command;
+  command.identity = kIdentity;
+  command.expected_metadata_generation = generation;
+  command.current_writer_gone = true;
+  command.gone_process = TestBench::begin(kIdentity, writer).process;
+  return command;
+}
+
 const std::map<std::string, Make>& commands() {
   static const std::map<std::string, Make> kCommands = {
       {"begin.own", [](auto) { return TestBench::begin(kIdentity, 'a'); }},
@@ -144,6 +153,8 @@ const std::map<std::string, Make>& commands() {
       {"abort.plain", [](auto current) { return AbortWeightImport{kIdentity, "", 0, current, false, {}}; }},
       {"abort.fence", [](auto) { return AbortWeightImport{kIdentity, "", 0, 99, false, {}}; }},
       {"abort.force", [](auto current) { return AbortWeightImport{kIdentity, "", 0, current, true, {}}; }},
+      {"abort.gone", [](auto current) { return abort_of_gone(current, 'a'); }},
+      {"abort.gone_other", [](auto current) { return abort_of_gone(current, 'c'); }},
       {"abort.idle",
        [](auto current) { return AbortWeightImport{kIdentity, "", 0, current, false, limits::kAbandonAfterMs}; }},
       {"abort.idle_short",
@@ -218,6 +229,8 @@ abort.other        nf     nf        st   st      st       cf    cf       =      
 abort.plain        nf     nf        by   +       +        cf    cf       =        cf       =       cf
 abort.fence        nf     nf        st   st      st       cf    cf       st       cf       st      cf
 abort.force        nf     nf        +    +       +        cf    cf       =        cf       =       cf
+abort.gone         nf     nf        +    +       +        cf    cf       =        cf       =       cf
+abort.gone_other   nf     nf        by   +       +        cf    cf       =        cf       =       cf
 abort.idle         nf     nf        by   by      by       cf    cf       =        cf       =       cf
 abort.idle_short   nf     nf        by   +       by       cf    cf       =        cf       =       cf
 acquire            nf     nf        nr   nr      nr       +     nr       nr       nr       nr      nr
@@ -228,8 +241,8 @@ reconcile.fence    nf     nf        nr   nr      nr       st    st       nr     
 reap               nf     nf        =    =       =        =     =        =        =        =       =
 delete             nf     =         nr   nr      nr       +     +        =        =        =       =
 delete.fence       nf     =         nr   nr      nr       st    st       st       st       =       =
-finish             nf     nf        cf   cf      cf       cf    cf       +        +        =       =
-finish.fence       nf     nf        cf   cf      cf       cf    cf       st       st       =       =
+finish             nf     =         cf   cf      cf       cf    cf       +        +        =       =
+finish.fence       nf     =         cf   cf      cf       cf    cf       st       st       =       =
 compact            =      =         cf   cf      cf       =     =        =        =        +       +
 policy             nf     nf        nr   nr      nr       +     +        nr       nr       nr      nr
 policy.fence       nf     nf        nr   nr      nr       st    st       nr       nr       nr      nr

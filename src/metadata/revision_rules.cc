@@ -67,13 +67,21 @@ Status judge(Turn& turn, const ReconcileRevision& command) {
   return {};
 }
 
+namespace {
+
+/// Whether a revision that is not found was deleted, and its tombstone compacted: then there is nothing left to do.
+Result<bool> was_compacted(const Turn& turn, const Identity& identity, const Status& found) {
+  if (found.code() != Code::kNotFound) return false;
+  SY_ASSIGN_OR_RETURN(const std::optional<Watermark> mark, find_watermark(turn.view, identity.lineage));
+  return mark && mark->weight_generation >= identity.weight_generation;
+}
+
+}  // namespace
+
 Status judge(Turn& turn, const DeleteWeightRevision& command) {
   Result<RevisionRecord> found = get_record(turn.view, command.identity);
-  if (found.code() == Code::kNotFound) {
-    SY_ASSIGN_OR_RETURN(const std::optional<Watermark> mark, find_watermark(turn.view, command.identity.lineage));
-    // Compacted: it was deleted, so this is done.
-    if (mark && mark->weight_generation >= command.identity.weight_generation) return {};
-  }
+  SY_ASSIGN_OR_RETURN(const bool compacted, was_compacted(turn, command.identity, found.status()));
+  if (compacted) return {};
   SY_ASSIGN_OR_RETURN(RevisionRecord record, std::move(found));
   const AppliedRequest request = Arguments(command.identity)
                                      .add(command.mode == DeleteMode::kDrain ? "drain" : "refuse")
@@ -93,7 +101,7 @@ Status judge(Turn& turn, const DeleteWeightRevision& command) {
   SY_ASSIGN_OR_RETURN(std::vector<Lease> live, reap_expired(turn, command.identity));
   if (!live.empty() && command.mode == DeleteMode::kRefuse) {
     return {Code::kBusy, formats::format_ref(command.identity) + " has " + describe_leases(live, turn),
-            "wait for them, or drain it with --wait"};
+            "wait for them, drain it with --wait 10m, or end one: steelyard lease release ID"};
   }
   SY_ASSIGN_OR_RETURN(const std::optional<Runner> runner, find_runner(turn.view, command.identity));
   RevisionRecord next = next_of(record, turn.now);
@@ -111,7 +119,10 @@ Status judge(Turn& turn, const DeleteWeightRevision& command) {
 }
 
 Status judge(Turn& turn, const FinishDelete& command) {
-  SY_ASSIGN_OR_RETURN(RevisionRecord record, get_record(turn.view, command.identity));
+  Result<RevisionRecord> found = get_record(turn.view, command.identity);
+  SY_ASSIGN_OR_RETURN(const bool compacted, was_compacted(turn, command.identity, found.status()));
+  if (compacted) return {};
+  SY_ASSIGN_OR_RETURN(RevisionRecord record, std::move(found));
   if (record.availability == Availability::kDeleted) {
     turn.answer.record = std::move(record);
     return {};

@@ -34,11 +34,11 @@ Result<std::optional<RevisionRecord>> with_fence(Context& context, RevisionRecor
 }
 
 /// Takes the bytes away, waiting for leases until the deadline.
-Result<RevisionRecord> remove_until(Context& context, const RevisionRecord& record, std::int64_t wait_ms,
-                                    const CancelFlag& cancel) {
+Result<std::optional<RevisionRecord>> remove_until(Context& context, const RevisionRecord& record, std::int64_t wait_ms,
+                                                   const CancelFlag& cancel) {
   const std::int64_t deadline = context.runtime.mono_ms() + wait_ms;
   for (;;) {
-    Result<RevisionRecord> removed = finish_removal(context, record);
+    Result<std::optional<RevisionRecord>> removed = finish_removal(context, record);
     if (removed.code() != Code::kBusy || context.runtime.mono_ms() >= deadline) return removed;
     SY_POINT(context.runtime, "delete.waiting");
     if (cancel.load()) {
@@ -95,18 +95,8 @@ Result<RemovalResult> run_abort(Context& context, const AbortRequest& request) {
   command.force = request.force;
   const auto abort = [&](std::uint64_t generation) -> Result<std::optional<RevisionRecord>> {
     command.expected_metadata_generation = generation;
-    Result<RevisionRecord> aborted = context.catalog.abort_weight_import(command);
-    if (aborted.code() == Code::kBusy) {
-      SY_ASSIGN_OR_RETURN(const auto writer, context.catalog.get_writer(found.identity));
-      // Whoever took it over since has moved the fence.
-      if (writer && context.runtime.provably_gone(writer->process)) {
-        command.force = true;
-        aborted = context.catalog.abort_weight_import(command);
-        command.force = request.force;
-      }
-    }
-    if (!aborted.ok()) return std::move(aborted).status();
-    return std::optional(std::move(aborted).value());
+    SY_ASSIGN_OR_RETURN(RevisionRecord aborted, context.catalog.abort_weight_import(command));
+    return std::optional(std::move(aborted));
   };
   RemovalResult result{found.identity, std::nullopt};
   SY_ASSIGN_OR_RETURN(result.record, with_fence(context, found, request.expected_generation, abort));

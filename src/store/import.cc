@@ -404,9 +404,13 @@ class Import {
     // A CONFLICT is of an identity that is used, by an abort for example: it says itself how to go on.
     if (!resumable_ || status.code() == Code::kConflict) return status;
     if (status.code() == Code::kStaleGeneration) {
+      const auto now = context_.catalog.get_weight_revision(record_.identity);
+      const bool aborted =
+          now.ok() && now->committed_seq == 0 && now->availability != metadata::Availability::kImporting;
       return std::move(status).with_hint(
-          fmt::format("another writer took this import over; `steelyard inspect {}` shows what became of it",
-                      formats::format_ref(record_.identity)));
+          aborted ? std::string("somebody aborted this import; the same command without a generation begins a new one")
+                  : fmt::format("another writer took this import over; `steelyard inspect {}` shows what became of it",
+                                formats::format_ref(record_.identity)));
     }
     if (is_cancelled(status)) {
       return std::move(status).with_hint(

@@ -23,13 +23,22 @@ Result<std::string> read_manifest_bytes(tiers::Tier& tier, const tiers::AttemptN
   return bytes;
 }
 
+namespace {
+
+constexpr const char* kImportAgain =
+    "nothing else holds a manifest, and without it no file of the revision can be read: import the source again as a "
+    "new "
+    "generation, then delete this one";
+
+}  // namespace
+
 Result<formats::StoredManifest> load_manifest(tiers::Tier& tier, const metadata::RevisionRecord& record) {
   auto bytes = read_manifest_bytes(tier, attempt_of(record));
   if (!bytes.ok()) {
     const std::string message = fmt::format("manifest {}: {}", record.manifest_key, bytes.status().message());
     // Only an absent or damaged one is damage; what could not be read now may be intact.
     const bool damaged = bytes.code() == Code::kNotFound || bytes.code() == Code::kCorrupt;
-    return damaged ? Status(Code::kCorrupt, message, "run `steelyard verify` to record the damage")
+    return damaged ? Status(Code::kCorrupt, message, kImportAgain)
                    : Status(bytes.code(), message, bytes.status().hint());
   }
   const std::string found = hash::sha256_hex(*bytes);
@@ -37,7 +46,7 @@ Result<formats::StoredManifest> load_manifest(tiers::Tier& tier, const metadata:
     return Status(Code::kCorrupt,
                   fmt::format("manifest {}: its SHA-256 is {}, the catalog says {}", record.manifest_key, found,
                               record.summary.manifest_sha256),
-                  "run `steelyard verify` to record the damage");
+                  kImportAgain);
   }
   SY_ASSIGN_OR_RETURN(formats::StoredManifest manifest, formats::read_manifest(*bytes));
   SY_RETURN_IF_ERROR(formats::check_manifest_identity(manifest, record.identity));

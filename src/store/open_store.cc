@@ -16,6 +16,7 @@
 #include "base/sync_folder.h"
 #include "base/utf8.h"
 #include "oplog/open.h"
+#include "store/ballast.h"
 #include "store/overlap.h"
 #include "store/plain_files.h"
 #include "tiers/open.h"
@@ -152,6 +153,10 @@ Result<StoreParts> open_existing(Runtime& runtime, const StoreOptions& options, 
   log.read_only = read_only;
   SY_ASSIGN_OR_RETURN(parts.log, oplog::open_sqlite(runtime, log));
   parts.read_only = read_only || parts.log->capabilities().read_only;
+  if (!parts.read_only && mode != OpenMode::kRead) {
+    parts.ballast = paths.store + "/catalog.ballast";
+    keep_ballast(parts.ballast);
+  }
   parts.store_id = std::move(store_id);
   return parts;
 }

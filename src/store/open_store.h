@@ -18,6 +18,7 @@ struct StoreParts {
   std::unique_ptr<tiers::Tier> cold;
   std::unique_ptr<oplog::OpLog> log;
   bool read_only = false;
+  std::string ballast = {};  ///< store/ballast.h; empty: none
   /// How an import opens the source it is given: a folder or file, or what a simulation has in memory.
   std::function<Result<std::unique_ptr<Source>>(const std::string& path, bool follow_links)> open_source =
       store::open_source;

@@ -28,14 +28,6 @@ namespace {
 using metadata::Availability;
 using metadata::RevisionRecord;
 
-Selector selector_of(const metadata::Identity& identity) {
-  Selector selector;
-  selector.tenant_id = identity.lineage.tenant_id;
-  selector.namespace_id = identity.lineage.namespace_id;
-  selector.ref = {identity.lineage.resource_id, identity.lineage.revision, identity.weight_generation};
-  return selector;
-}
-
 class Reconciliation {
  public:
   Reconciliation(Context& context, Observer& observer, const CancelFlag& cancel)

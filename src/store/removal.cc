@@ -71,18 +71,38 @@ Status remove_objects(Context& context, const std::string& group) {
 
 }  // namespace
 
-Result<metadata::RevisionRecord> finish_removal(Context& context, const metadata::RevisionRecord& record) {
+namespace {
+
+Result<std::optional<metadata::RevisionRecord>> remove_and_finish(Context& context,
+                                                                  const metadata::RevisionRecord& record) {
   SY_RETURN_IF_ERROR(check_no_lease(context, record));
   const std::string group = attempt_of(record).group;
   SY_RETURN_IF_ERROR(context.cold.put_deleting(group, catalog::encode_deleting(record)));
   SY_POINT(context.runtime, "delete.after_marker");
   SY_RETURN_IF_ERROR(remove_objects(context, group).annotate("removing", formats::format_ref(record.identity)));
   SY_POINT(context.runtime, "delete.after_objects");
-  SY_ASSIGN_OR_RETURN(metadata::RevisionRecord tombstone,
+  SY_ASSIGN_OR_RETURN(auto tombstone,
                       context.catalog.finish_delete(
                           {.identity = record.identity, .expected_metadata_generation = record.metadata_generation}));
   SY_POINT(context.runtime, "delete.after_deleted");
   return tombstone;
+}
+
+}  // namespace
+
+Result<std::optional<metadata::RevisionRecord>> finish_removal(Context& context,
+                                                               const metadata::RevisionRecord& record) {
+  auto removed = remove_and_finish(context, record);
+  if (removed.ok() || removed.code() == Code::kBusy) return removed;
+  // Perhaps somebody else came to the end of it meanwhile, and the group's folder is gone.
+  const auto now = context.catalog.get_weight_revision(record.identity);
+  if (now.ok() && now->availability == metadata::Availability::kDeleted) return std::optional(*now);
+  if (now.code() != Code::kNotFound) return removed;
+  const auto watermark = context.catalog.get_watermark(record.identity.lineage);
+  if (watermark.ok() && *watermark >= record.identity.weight_generation) {
+    return std::optional<metadata::RevisionRecord>();
+  }
+  return removed;
 }
 
 }  // namespace steelyard::store

@@ -15,8 +15,9 @@
 
 namespace steelyard::store {
 
-/// The tombstone. BUSY while a lease lives, naming holders and the nearest expiry; nothing is removed then. `record` is
-/// DELETING; one that became DELETED meanwhile is success.
-Result<metadata::RevisionRecord> finish_removal(Context& context, const metadata::RevisionRecord& record);
+/// The tombstone; absent when it was compacted since. BUSY while a lease lives, naming holders and the nearest expiry;
+/// nothing is removed then. `record` is DELETING; one that became DELETED meanwhile is success.
+Result<std::optional<metadata::RevisionRecord>> finish_removal(Context& context,
+                                                               const metadata::RevisionRecord& record);
 
 }  // namespace steelyard::store

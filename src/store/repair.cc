@@ -35,6 +35,9 @@ std::string kept(const Status& status) {
   return text;
 }
 
+/// Between reading a record and starting an operation on it others may change it.
+constexpr int kTriesMax = 5;
+
 std::string objects_text(std::uint64_t count) { return fmt::format("{} {}", count, count == 1 ? "object" : "objects"); }
 
 /// What an object lacks that nobody has.
@@ -195,9 +198,23 @@ class Repair {
   Repair(Context& context, const RepairRequest& request, Source* source, Observer& observer, const CancelFlag& cancel)
       : context_(context), request_(request), source_(source), observer_(observer), stop_(cancel) {}
 
+  /// A record that moved between being read and the start, without the caller's fence, is read again.
   Result<RepairResult> run() {
     SY_ASSIGN_OR_RETURN(record_, resolve(context_.catalog, request_.target, Purpose::kReadDegraded));
     SY_RETURN_IF_ERROR(check_expected());
+    for (int tries = 1;; ++tries) {
+      Result<RepairResult> repaired = run_on_record();
+      const bool moved = repaired.code() == Code::kStaleGeneration && token_.token.empty();
+      if (!moved || request_.expected_generation || tries == kTriesMax) return repaired;
+      SY_ASSIGN_OR_RETURN(record_, resolve(context_.catalog, selector_of(record_.identity), Purpose::kReadDegraded));
+    }
+  }
+
+ private:
+  Result<RepairResult> run_on_record() {
+    damaged_.clear();
+    whole_keys_.clear();
+    total_bytes_ = 0;
     SY_RETURN_IF_ERROR(load());
     SY_RETURN_IF_ERROR(find_damage());
     if (damaged_.empty() && !record_.operation) {
@@ -211,9 +228,14 @@ class Repair {
     return restore();
   }
 
- private:
+  /// A repair that was started at the expected generation is this one, interrupted.
   Status check_expected() const {
     if (!request_.expected_generation || *request_.expected_generation == record_.metadata_generation) return {};
+    const auto& running = record_.operation;
+    if (running && running->kind == OperationKind::kRepairing &&
+        running->request.expected_generation == *request_.expected_generation) {
+      return {};
+    }
     return {Code::kStaleGeneration,
             fmt::format("{}: metadata generation {} was expected, the current one is {}", ref(),
                         *request_.expected_generation, record_.metadata_generation),

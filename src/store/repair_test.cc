@@ -213,5 +213,36 @@ TEST_F(RepairTest, ADiskThatCannotBeReadNowProvesNothing) {
   ASSERT_TRUE(repair(true).ok());
 }
 
+TEST_F(RepairTest, ARecordThatMovesBeforeTheStartIsReadAgain) {
+  remove(5);
+  bool moved = false;
+  runtime_.on("tier.list", [&] {
+    if (std::exchange(moved, true)) return;
+    ASSERT_TRUE(record_findings(context_, now(), {.damaged = {key(5)}}, stop_).ok());
+  });
+  const auto repaired = repair(true);
+  ASSERT_TRUE(repaired.ok()) << repaired.status().to_string();
+  EXPECT_TRUE(moved);
+  EXPECT_EQ(repaired->restored_objects, 1U);
+  EXPECT_EQ(now().availability, Availability::kReady);
+}
+
+TEST_F(RepairTest, TheSameFenceGoesOnWithTheRepairThatItStarted) {
+  remove(5);
+  const std::uint64_t generation = now().metadata_generation;
+  runtime_.on("repair.after_start", [&] { cancel_.store(true); });
+  RepairRequest request;
+  request.target.ref = {"m", "main", 1};
+  request.expected_generation = generation;
+  const auto source = open_source(at("src"), false).value();
+  ASSERT_TRUE(is_cancelled(run_repair(context_, request, source.get(), silent_, cancel_).status()));
+  runtime_.on("repair.after_start", [] {});
+  cancel_.store(false);
+  const auto repaired = run_repair(context_, request, source.get(), silent_, cancel_);
+  ASSERT_TRUE(repaired.ok()) << repaired.status().to_string();
+  EXPECT_EQ(repaired->restored_objects, 1U);
+  EXPECT_EQ(run_repair(context_, request, source.get(), silent_, cancel_).code(), Code::kStaleGeneration);
+}
+
 }  // namespace
 }  // namespace steelyard::store

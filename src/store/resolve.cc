@@ -132,6 +132,14 @@ metadata::Lineage lineage_of(const Selector& selector) {
   return {selector.tenant_id, selector.namespace_id, selector.ref.resource_id, selector.ref.revision.value_or("main")};
 }
 
+Selector selector_of(const metadata::Identity& identity) {
+  Selector selector;
+  selector.tenant_id = identity.lineage.tenant_id;
+  selector.namespace_id = identity.lineage.namespace_id;
+  selector.ref = {identity.lineage.resource_id, identity.lineage.revision, identity.weight_generation};
+  return selector;
+}
+
 Result<RevisionRecord> resolve(catalog::Catalog& catalog, const Selector& selector, Purpose purpose) {
   const metadata::Lineage lineage = lineage_of(selector);
   if (selector.ref.weight_generation) {

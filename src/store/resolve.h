@@ -17,6 +17,7 @@ enum class Purpose {
 };
 
 metadata::Lineage lineage_of(const Selector& selector);
+Selector selector_of(const metadata::Identity& identity);  ///< with its exact generation
 
 /// An exact generation that may not be read: NOT_READY, saying which state and since when. No generation given: the
 /// newest READY one, else (for kReadDegraded, kInspect) the newest DEGRADED one; a DEGRADED one that may not be read:

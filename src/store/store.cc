@@ -3,9 +3,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <iterator>
+#include <type_traits>
 #include <utility>
 
 #include "base/log.h"
+#include "store/ballast.h"
 #include "store/cat.h"
 #include "store/context.h"
 #include "store/damage_record.h"
@@ -168,17 +171,21 @@ class StoreImpl final : public Store {
   }
 
   Result<RemovalResult> erase(const DeleteRequest& request, const CancelFlag& cancel) override {
-    return run_delete(context_, request, cancel);
+    return with_ballast([&] { return run_delete(context_, request, cancel); });
   }
 
-  Result<RemovalResult> abort(const AbortRequest& request) override { return run_abort(context_, request); }
+  Result<RemovalResult> abort(const AbortRequest& request) override {
+    return with_ballast([&] { return run_abort(context_, request); });
+  }
 
   Result<ReconcileReport> reconcile(const std::optional<Selector>& selector, Observer& observer,
                                     const CancelFlag& cancel) override {
-    return run_reconcile(context_, selector, observer, cancel);
+    return with_ballast([&] { return run_reconcile(context_, selector, observer, cancel); });
   }
 
-  Result<GcReport> gc(bool dry_run, const CancelFlag& cancel) override { return run_gc(context_, dry_run, cancel); }
+  Result<GcReport> gc(bool dry_run, const CancelFlag& cancel) override {
+    return with_ballast([&] { return run_gc(context_, dry_run, cancel); });
+  }
 
   Result<metadata::Lease> acquire_lease(const Selector& selector, const std::string& holder, const std::string& nonce,
                                         std::int64_t ttl_ms, bool allow_degraded) override {
@@ -203,11 +210,30 @@ class StoreImpl final : public Store {
                                                               const std::string& tenant_id,
                                                               const std::string& namespace_id) override {
     if (!selector) return catalog_.list_leases(tenant_id, namespace_id);
-    SY_ASSIGN_OR_RETURN(const auto record, store::resolve(catalog_, *selector, Purpose::kInspect));
-    return catalog_.list_leases(record.identity);
+    if (selector->ref.weight_generation) {
+      SY_ASSIGN_OR_RETURN(const auto record, store::resolve(catalog_, *selector, Purpose::kInspect));
+      return catalog_.list_leases(record.identity);
+    }
+    // Whatever its state: who asks wants to know who holds up a delete.
+    SY_ASSIGN_OR_RETURN(const auto records, catalog_.list_lineage(lineage_of(*selector)));
+    if (records.empty()) return store::resolve(catalog_, *selector, Purpose::kInspect).status();
+    std::vector<catalog::Catalog::LeaseRow> rows;
+    for (const metadata::RevisionRecord& record : records) {
+      SY_ASSIGN_OR_RETURN(auto more, catalog_.list_leases(record.identity));
+      std::move(more.begin(), more.end(), std::back_inserter(rows));
+    }
+    return rows;
   }
 
  private:
+  /// What frees room may take the last of it.
+  template <typename Work>
+  std::invoke_result_t<Work> with_ballast(const Work& work) {
+    auto result = work();
+    if (result.code() == Code::kNoSpace && spend_ballast(parts_.ballast)) result = work();
+    return result;
+  }
+
   void note_bad_manifest(const metadata::RevisionRecord& record) {
     const CancelFlag never{false};
     record_bad_manifest(context_, record, StopSignal(never));

@@ -60,6 +60,7 @@ def test_bash_completes_references(steelyard, checkpoint, tmp_path):
     (tmp_path / "folder").mkdir()
     assert refs(f"steelyard materialize mistral {tmp_path}/fol") == [f"{tmp_path}/folder"]
     assert refs("steelyard lease release x") == []
+    assert refs("steelyard rm mi") == ["mistral@main#1"] and refs("steelyard abort mi") == []
 
 
 @pytest.mark.parametrize("shell, check", [("zsh", ["-n"]), ("fish", ["--no-execute"])])

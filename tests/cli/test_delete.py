@@ -213,6 +213,14 @@ def test_abort_frees_an_unfinished_import(steelyard, checkpoint, unfinished):
     assert steelyard("import", checkpoint, "half").last == "half@main#2"
 
 
+def test_the_same_fence_aborts_again_what_a_gone_writer_left(steelyard, unfinished):
+    generation = str(steelyard.json("inspect", unfinished)["revision"]["metadata_generation"])
+    words = ("abort", unfinished, "--yes", "--expect-generation", generation)
+    assert steelyard.run(*words, env={"STEELYARD_FAULT": "kill@abort.after_deleting"}).code == -signal.SIGKILL
+    assert steelyard(*words).last == unfinished
+    assert state_of(steelyard, unfinished) == "DELETED"
+
+
 def test_an_import_is_not_for_delete(steelyard, unfinished):
     error = steelyard.error("delete", unfinished, "--yes", code=11)
     assert "abort" in error["hint"]
@@ -319,3 +327,27 @@ def test_an_import_after_a_recovery_does_not_meet_the_lost_one(steelyard, tmp_pa
     steelyard("gc", "--yes", "--gc-grace", "0s")
     assert [path.name for path in group_of(steelyard, unfinished).iterdir()] == ["2"]
     assert steelyard("verify", unfinished).last == "ok"
+
+
+def test_holders_are_found_under_the_name_without_a_generation(steelyard, model):
+    lease = steelyard("-q", "lease", "acquire", model, "--holder", "engine-0", "--ttl", "1h").last
+    error = steelyard.error("delete", model, "--yes", "--wait", "0s", code=6)
+    assert model in error["message"] and state_of(steelyard, model) == "DELETING"
+    assert [row["lease_id"] for row in steelyard.json("lease", "list", "m")["leases"]] == [lease]
+    steelyard.error("lease", "list", "nobody", code=3)
+
+
+def test_what_is_said_of_the_bytes(steelyard, model):
+    assert "gc.grace" in steelyard("delete", model, "--yes").stdout
+    assert "gc.grace" not in steelyard("delete", model, "--yes").stdout
+
+
+def test_inspect_names_what_other_commands_want(steelyard, model):
+    record = steelyard.json("inspect", model)["revision"]
+    assert f"metadata_generation {record['metadata_generation']}" in steelyard("inspect", model).stdout
+    next(group_of(steelyard, model).glob("*/p/00000000")).unlink()
+    assert "1 of" in steelyard("inspect", model).stdout
+    started = steelyard.json("repair", model, "--no-wait")["operation"]
+    assert f"{started['operation_id']}  REPAIRING RUNNING" in steelyard("inspect", model).stdout
+    steelyard("operation", "cancel", started["operation_id"])
+    assert f"{started['operation_id']}  REPAIRING CANCELLED" in steelyard("inspect", model).stdout

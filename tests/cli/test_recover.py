@@ -102,7 +102,8 @@ def test_what_is_damaged_is_named(steelyard, two):
     lose_catalog(steelyard.store)
     markers = sorted(steelyard.store.glob("cold/groups/*/*/1/committed"))
     markers[0].chmod(0o644)
-    markers[0].write_bytes(markers[0].read_bytes()[:-1] + b"?")
+    marker = markers[0].read_bytes()
+    markers[0].write_bytes(marker[:-1] + bytes([marker[-1] ^ 1]))
     document = steelyard.json("recover")
     assert len(document["recovered"]) == 1
     (skipped,) = document["skipped"]

@@ -148,3 +148,9 @@ def test_defaults_ignore_what_is_set(steelyard):
 def test_a_config_without_end_is_refused(steelyard):
     error = steelyard.error("list", "--config", "/dev/zero", code=2)
     assert "/dev/zero" in error["message"] and "TOML" in error["message"]
+
+
+def test_a_relative_path_in_the_config_file_is_relative_to_the_file(steelyard, tmp_path):
+    path = write_config(steelyard, '[cold]\npath = "../tier"\n')
+    assert show(steelyard)["cold.path"]["value"] == str(path.parent.parent / "tier")
+    assert show(steelyard, "--cold-path", "tier")["cold.path"]["value"] == "tier"

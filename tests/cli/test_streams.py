@@ -132,9 +132,12 @@ def test_a_terminal_has_a_bar_that_goes_away_and_tables_that_fit(steelyard, sour
     assert code == 0 and "\r[" in text and "import: " in text
     assert text.rstrip().splitlines()[-1] == "a-name-that-is-much-longer-than-the-terminal-is-wide@main#1"
     assert "\x1b[K" in text
-    code, text = on_terminal(steelyard, "list", columns=60, env={"NO_COLOR": "1"})
+    # What one pastes back is never cut; the lines of the others fit.
+    steelyard("import", source, "short")
+    code, text = on_terminal(steelyard, "list", "short", columns=60, env={"NO_COLOR": "1"})
     assert code == 0 and "\x1b" not in text and "…" in text
     assert all(len(line) <= 60 for line in text.splitlines())
+    assert "a-name-that-is-much-longer-than-the-terminal-is-wide@main#1" in on_terminal(steelyard, "list", columns=60)[1]
     for columns in (200, 0):  # 0: a terminal that does not know how wide it is
         _, text = on_terminal(steelyard, "list", columns=columns, env={"NO_COLOR": "1"})
         assert "a-name-that-is-much-longer-than-the-terminal-is-wide@main#1" in text and "…" not in text

@@ -119,6 +119,10 @@ def test_list_queries(steelyard, tmp_path):
             break
     assert seen == refs()
     first = steelyard.json("list", "--limit", "1")["next_page_token"]
+    # A script that reads only the names learns that it has not all of them.
+    quiet = steelyard.run("list", "-q", "--limit", "1")
+    assert len(quiet.stdout.splitlines()) == 1 and "--page-token" in quiet.stderr
+    assert steelyard.run("list", "-q").stderr == ""
     assert steelyard.error("list", "--label", "n=1", "--page-token", first, code=2)["code"] == "INVALID_ARGUMENT"
     assert "--page-token" in steelyard("list", "--limit", "1").last
 

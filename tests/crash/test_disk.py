@@ -248,3 +248,17 @@ def test_nothing_is_asked_of_a_network(steelyard, source, tmp_path):
     for verb in (["list"], ["inspect", harness.REF], ["verify", harness.REF], ["materialize", harness.REF, tmp_path / "out"], ["cat", harness.REF, "config.json"]):
         steelyard(*verb, wrapper=alone)
     assert tree_digests(tmp_path / "out") == tree_digests(source)
+
+
+def test_a_revision_can_be_deleted_where_nothing_else_can_go(steelyard, source, small_disk, tmp_path):
+    """Somebody else filled the disk to its last byte, and nothing waits for gc."""
+    disk = small_disk(64 * MIB)
+    runner = steelyard.at(disk / "store")
+    runner(*harness.import_args(source))
+    runner("gc", "--yes", "--gc-grace", "0s")
+    fill(disk, 0)
+    assert runner("gc", "--yes", "--gc-grace", "0s").code == 0
+    fill(disk, 0)
+    runner("delete", harness.REF, "--yes")
+    assert runner.json("list")["revisions"] == []
+    assert runner.json("gc", "--yes", "--gc-grace", "0s")["bytes"] > MIB

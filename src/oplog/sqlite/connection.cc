@@ -223,7 +223,9 @@ Status Connection::error(int code, std::string_view doing) const {
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
     case SQLITE_PROTOCOL:
-      return Status(Code::kBusy, std::move(message), "another process holds the catalog; end it or try again");
+      return Status(Code::kBusy, std::move(message),
+                    "another process holds the catalog's locks and does not go on; `fuser " + path_ +
+                        "` names those that have it open: end or continue the one that stands still, then try again");
     case SQLITE_READONLY:
     case SQLITE_PERM:
     case SQLITE_AUTH:
