@@ -119,7 +119,7 @@ class LeaseGuardTest : public testing::Test {
   }
   void TearDown() override { set_log_sink(std::move(former_sink_)); }
 
-  Result<std::unique_ptr<LeaseGuard>> acquire() { return LeaseGuard::acquire(context_, record_, false, stop_); }
+  Result<std::unique_ptr<LeaseGuard>> acquire() { return LeaseGuard::acquire(context_, record_, {}, stop_); }
   std::size_t live() { return catalog_.list_leases(record_.identity)->size(); }
 
   OneWait runtime_;
