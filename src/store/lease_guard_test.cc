@@ -168,6 +168,18 @@ TEST_F(LeaseGuardTest, ACatalogThatCannotBeWrittenNowTakesNothingAway) {
   }
 }
 
+TEST_F(LeaseGuardTest, ALeaseThatIsRequiredIsNotDoneWithout) {
+  for (const Code code : {Code::kBusy, Code::kNoSpace, Code::kDurabilityFailed, Code::kUnknownOutcome}) {
+    refusing_.refusals = {Status(code, "in the way")};
+    EXPECT_EQ(LeaseGuard::acquire(context_, record_, {.required = true}, stop_).code(), code);
+    EXPECT_EQ(live(), 0U);
+  }
+  runtime_.while_waiting = [&] { EXPECT_EQ(catalog_.list_leases(record_.identity)->at(0).lease.holder, "engine"); };
+  const auto guard = LeaseGuard::acquire(context_, record_, {.holder = "engine", .required = true}, stop_);
+  ASSERT_TRUE(guard.ok()) << guard.status().to_string();
+  EXPECT_EQ((*guard)->lease_id(), catalog_.list_leases(record_.identity)->at(0).lease.lease_id);
+}
+
 TEST_F(LeaseGuardTest, TheLeaseIsTakenLaterWhereItCan) {
   refusing_.refusals = {Status(Code::kBusy, "in the way")};
   runtime_.while_waiting = [&] { EXPECT_EQ(live(), 0U); };

@@ -38,6 +38,14 @@ def prefix(tmp_path_factory):
     return where
 
 
+def pkg_config_flags(prefix: Path) -> list[str]:
+    """What compiles and links a program, and lets it find the library where it is installed."""
+    (pc,) = prefix.rglob("steelyard.pc")
+    flags = run("pkg-config", "--cflags", "--libs", "steelyard", env={"PKG_CONFIG_PATH": str(pc.parent)}).split()
+    (folder,) = [flag[2:] for flag in flags if flag.startswith("-L")]
+    return [*flags, f"-Wl,-rpath,{folder}"]
+
+
 @pytest.fixture(scope="module", params=["cmake", "pkg-config"])
 def examples(prefix, request, tmp_path_factory):
     """The example programs by name, built as somebody's own."""
@@ -50,11 +58,8 @@ def examples(prefix, request, tmp_path_factory):
             run("cmake", "--build", work / name)
         else:
             program.parent.mkdir()
-            (pc,) = prefix.rglob("steelyard.pc")
-            flags = run("pkg-config", "--cflags", "--libs", "steelyard", env={"PKG_CONFIG_PATH": str(pc.parent)}).split()
-            (folder,) = [flag[2:] for flag in flags if flag.startswith("-L")]
             source = ROOT / "examples" / name / "main.cc"
-            run("g++", "-std=c++20", "-Wall", "-Werror", "-o", program, source, *flags, f"-Wl,-rpath,{folder}", "-pthread")
+            run("g++", "-std=c++20", "-Wall", "-Wextra", "-Werror", "-o", program, source, *pkg_config_flags(prefix), "-pthread")
         programs[name] = program
     return programs
 
@@ -118,6 +123,18 @@ def test_an_engine_reads_every_tensor(examples, checkpoint, steelyard):
     }
     assert found == wanted
     assert "error: " in run(examples["serve"], steelyard.store, "other", code=1)
+
+
+def test_the_program_of_the_documentation(prefix, checkpoint, steelyard, tmp_path):
+    (program,) = re.findall(r"^```cpp\n(.*?)^```$", (ROOT / "docs/cpp.md").read_text(), re.M | re.S)
+    source = tmp_path / "program.cc"
+    source.write_text(program)
+    run("g++", "-std=c++20", "-Wall", "-Wextra", "-Werror", "-o", tmp_path / "program", source, *pkg_config_flags(prefix))
+    out = run(tmp_path / "program", steelyard.store, checkpoint)
+    wanted = [f"{name} {dtype} {len(data)} bytes" for name, (dtype, _, data) in sorted(tensors_of(checkpoint).items())]
+    assert out.splitlines() == wanted
+    assert steelyard.json("inspect", "org/model@step-100")["revision"]["availability"] == "READY"
+    assert "NOT_FOUND" in run(tmp_path / "program", steelyard.store, tmp_path / "none", code=1)
 
 
 def test_only_the_public_headers_are_installed(prefix):
