@@ -1,6 +1,7 @@
 // What the classes of include/steelyard hold, and how the rooms' values come into and out of them. Internal.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <utility>
 
@@ -11,6 +12,7 @@
 #include "steelyard/layout.h"
 #include "steelyard/placement.h"
 #include "steelyard/reshard.h"
+#include "steelyard/store.h"
 
 namespace steelyard {
 
@@ -49,6 +51,7 @@ struct ApiInternals {
   static const auto* core(const Public* value) {
     return value == nullptr ? nullptr : &value->impl_->core;
   }
+  static const std::atomic<bool>& flag(const Cancellation& cancel) { return cancel.flag_; }
   /// A room's answer as a public one.
   template <typename Public, typename Core>
   static Result<Public> answer(Result<Core> result) {

@@ -1,4 +1,4 @@
-// The one logging front: leveled lines to stderr, or to a sink that the program sets.
+// The one logging front: leveled lines to stderr, or to a sink that the program sets (steelyard/log.h).
 //
 // Thread-safety: everything here may be used from any thread.
 //
@@ -11,32 +11,17 @@
 #include <fmt/core.h>
 
 #include <atomic>
-#include <cstdint>
-#include <functional>
 #include <string_view>
 
 #include "base/status.h"
+#include "steelyard/log.h"
 
 namespace steelyard {
-
-enum class LogLevel : std::uint8_t { kTrace, kDebug, kInfo, kWarn, kError };
 
 /// "trace", "debug", "info", "warn", "error".
 std::string_view log_level_name(LogLevel level);
 /// The reverse; INVALID_ARGUMENT, naming the levels, for anything else.
 Result<LogLevel> parse_log_level(std::string_view name);
-
-/// Messages below it are dropped. kWarn until it is set.
-void set_log_level(LogLevel level);
-LogLevel log_level();
-
-/// Receives each message that passes the level: one line, without prefix and without a line feed. It is called on the
-/// logging thread with no lock held, so it must be thread-safe, and it may log itself.
-using LogSink = std::function<void(LogLevel level, std::string_view message)>;
-
-/// Replaces the sink; an empty one means stderr, where a message is the one line `warning: <message>` (`trace:`,
-/// `debug:`, `info:`, `error:`). Returns the sink before. A message under way on another thread may still reach that.
-LogSink set_log_sink(LogSink sink);
 
 /// Writes to stderr as if no sink were set, whatever the level; for a sink that redirects only some messages.
 void write_log_line(LogLevel level, std::string_view message);

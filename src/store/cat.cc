@@ -43,7 +43,8 @@ Status run_cat(Context& context, const CatRequest& request, const std::function<
   const Purpose purpose = request.allow_degraded ? Purpose::kReadDegraded : Purpose::kRead;
   SY_ASSIGN_OR_RETURN(const metadata::RevisionRecord record, resolve(context.catalog, request.source, purpose));
   StopSignal stop(cancel);
-  SY_ASSIGN_OR_RETURN(const auto lease, LeaseGuard::acquire(context, record, request.allow_degraded, stop));
+  SY_ASSIGN_OR_RETURN(const auto lease,
+                      LeaseGuard::acquire(context, record, {.allow_degraded = request.allow_degraded}, stop));
   auto loaded = load_manifest(context.cold, record);
   if (loaded.code() == Code::kCorrupt) record_bad_manifest(context, record, stop);
   SY_ASSIGN_OR_RETURN(const formats::StoredManifest manifest, std::move(loaded));

@@ -21,20 +21,20 @@ Result<metadata::Lease> acquire_lease(Context& context, const metadata::Revision
 }
 
 Result<std::unique_ptr<LeaseGuard>> LeaseGuard::acquire(Context& context, const metadata::RevisionRecord& record,
-                                                        bool allow_degraded, StopSignal& stop) {
+                                                        const LeaseTerms& terms, StopSignal& stop) {
   std::unique_ptr<LeaseGuard> guard(new LeaseGuard(context, stop, record));
-  if (context.read_only) return guard;
+  if (context.read_only && !terms.required) return guard;
   metadata::AcquireLease& command = guard->command_;
   command.identity = record.identity;
-  command.holder = holder_of(context.runtime);
+  command.holder = terms.holder.empty() ? holder_of(context.runtime) : terms.holder;
   command.nonce = context.runtime.random_hex(16);
-  command.ttl_ms = context.options.lease_ttl_ms;
-  command.allow_degraded = allow_degraded;
+  command.ttl_ms = terms.ttl_ms.value_or(context.options.lease_ttl_ms);
+  command.allow_degraded = terms.allow_degraded;
   command.process = context.runtime.self();
   auto granted = acquire_lease(context, record, command);
   if (granted.ok()) {
     guard->lease_id_ = granted->lease_id;
-  } else if (guard->may_do_without(granted.status())) {
+  } else if (!terms.required && guard->may_do_without(granted.status())) {
     log_warning("{} is read without a lease ({}); a delete would not wait for this read, which would then fail",
                 formats::format_ref(record.identity), granted.status().message());
   } else {
@@ -71,13 +71,13 @@ bool LeaseGuard::may_do_without(const Status& refusal) const {
 }
 
 void LeaseGuard::renew_until_ended() {
-  const std::int64_t every_ms = context_.options.lease_ttl_ms / 3;
+  const std::int64_t every_ms = command_.ttl_ms / 3;
   while (!ended_->wait_until(context_.runtime.mono_ms() + every_ms)) {
     if (lease_id_.empty()) {
       acquire_late();
       continue;
     }
-    const auto renewed = context_.catalog.renew_lease({.lease_id = lease_id_, .ttl_ms = context_.options.lease_ttl_ms});
+    const auto renewed = context_.catalog.renew_lease({.lease_id = lease_id_, .ttl_ms = command_.ttl_ms});
     if (renewed.ok()) continue;
     // Only an answer of the rules loses the lease; a log that cannot be reached now is tried again in time.
     if (renewed.code() == Code::kLeaseExpired || renewed.code() == Code::kNotFound) {

@@ -15,17 +15,20 @@ Result<metadata::Lease> acquire_lease(Context& context, const metadata::Revision
                                       const metadata::AcquireLease& command);
 
 /// Takes a lease, renews it at a third of its time to live, and releases it in the end. A lease that is lost stops the
-/// verb through `stop`. A read-only store takes none. Where the catalog cannot be written now (a full or failing disk,
-/// another writer that stands still), the verb reads without one, a warning says what that means, and it is asked for
-/// again as often as it would be renewed.
+/// verb through `stop`. Unless the terms require one, a read-only store takes none, and where the catalog cannot be
+/// written now (a full or failing disk, another writer that stands still), the verb reads without one, a warning says
+/// what that means, and it is asked for again as often as it would be renewed.
 class LeaseGuard {
  public:
   /// NOT_READY when the revision may not be read (any more); BUSY when it has as many leases as it may have.
   static Result<std::unique_ptr<LeaseGuard>> acquire(Context& context, const metadata::RevisionRecord& record,
-                                                     bool allow_degraded, StopSignal& stop);
+                                                     const LeaseTerms& terms, StopSignal& stop);
   ~LeaseGuard();
   LeaseGuard(const LeaseGuard&) = delete;
   LeaseGuard& operator=(const LeaseGuard&) = delete;
+
+  /// Of a lease whose terms require one; it is the same from the beginning to the end.
+  const std::string& lease_id() const { return lease_id_; }
 
  private:
   LeaseGuard(Context& context, StopSignal& stop, metadata::RevisionRecord record)

@@ -119,7 +119,7 @@ class LeaseGuardTest : public testing::Test {
   }
   void TearDown() override { set_log_sink(std::move(former_sink_)); }
 
-  Result<std::unique_ptr<LeaseGuard>> acquire() { return LeaseGuard::acquire(context_, record_, false, stop_); }
+  Result<std::unique_ptr<LeaseGuard>> acquire() { return LeaseGuard::acquire(context_, record_, {}, stop_); }
   std::size_t live() { return catalog_.list_leases(record_.identity)->size(); }
 
   OneWait runtime_;
@@ -166,6 +166,18 @@ TEST_F(LeaseGuardTest, ACatalogThatCannotBeWrittenNowTakesNothingAway) {
     EXPECT_NE(said_.find("model@main#1 is read without a lease (in the way)"), std::string::npos) << said_;
     EXPECT_EQ(live(), 0U);
   }
+}
+
+TEST_F(LeaseGuardTest, ALeaseThatIsRequiredIsNotDoneWithout) {
+  for (const Code code : {Code::kBusy, Code::kNoSpace, Code::kDurabilityFailed, Code::kUnknownOutcome}) {
+    refusing_.refusals = {Status(code, "in the way")};
+    EXPECT_EQ(LeaseGuard::acquire(context_, record_, {.required = true}, stop_).code(), code);
+    EXPECT_EQ(live(), 0U);
+  }
+  runtime_.while_waiting = [&] { EXPECT_EQ(catalog_.list_leases(record_.identity)->at(0).lease.holder, "engine"); };
+  const auto guard = LeaseGuard::acquire(context_, record_, {.holder = "engine", .required = true}, stop_);
+  ASSERT_TRUE(guard.ok()) << guard.status().to_string();
+  EXPECT_EQ((*guard)->lease_id(), catalog_.list_leases(record_.identity)->at(0).lease.lease_id);
 }
 
 TEST_F(LeaseGuardTest, TheLeaseIsTakenLaterWhereItCan) {

@@ -186,7 +186,8 @@ Result<MaterializeResult> run_materialize(Context& context, const MaterializeReq
   SY_RETURN_IF_ERROR(check_target_apart(context.options, request.target));
   SY_ASSIGN_OR_RETURN(result.record, resolve(context.catalog, request.source, purpose));
   StopSignal stop(cancel);
-  SY_ASSIGN_OR_RETURN(const auto lease, LeaseGuard::acquire(context, result.record, request.allow_degraded, stop));
+  SY_ASSIGN_OR_RETURN(const auto lease,
+                      LeaseGuard::acquire(context, result.record, {.allow_degraded = request.allow_degraded}, stop));
   auto loaded = load_manifest(context.cold, result.record);
   if (loaded.code() == Code::kCorrupt) record_bad_manifest(context, result.record, stop);
   SY_ASSIGN_OR_RETURN(const formats::StoredManifest manifest, std::move(loaded));

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <mutex>
 #include <type_traits>
 #include <utility>
 
@@ -19,6 +20,7 @@
 #include "store/lease_guard.h"
 #include "store/manifest_file.h"
 #include "store/materialize.h"
+#include "store/open_revision.h"
 #include "store/open_store.h"
 #include "store/reconcile.h"
 #include "store/repair.h"
@@ -145,6 +147,10 @@ class StoreImpl final : public Store {
     return run_cat(context_, request, sink, cancel);
   }
 
+  Result<std::unique_ptr<OpenRevision>> open_revision(const Selector& selector, const LeaseTerms& terms) override {
+    return OpenRevision::open(context_, selector, terms, read_memory());
+  }
+
   Result<RepairResult> repair(const RepairRequest& request, Observer& observer, const CancelFlag& cancel) override {
     std::unique_ptr<Source> source;
     if (!request.source.empty()) {
@@ -204,6 +210,10 @@ class StoreImpl final : public Store {
     return catalog_.renew_lease({.lease_id = lease_id, .ttl_ms = ttl_ms});
   }
 
+  Result<std::unique_ptr<HeldRevision>> hold(const Selector& selector, const LeaseTerms& terms) override {
+    return HeldRevision::hold(context_, selector, terms);
+  }
+
   Status release_lease(const std::string& lease_id) override { return catalog_.release_lease({.lease_id = lease_id}); }
 
   Result<std::vector<catalog::Catalog::LeaseRow>> list_leases(const std::optional<Selector>& selector,
@@ -234,6 +244,17 @@ class StoreImpl final : public Store {
     return result;
   }
 
+  /// One for all open revisions of the store, as long as there is one.
+  std::shared_ptr<BufferPool> read_memory() {
+    const std::lock_guard lock(read_memory_mutex_);
+    auto memory = read_memory_.lock();
+    if (memory == nullptr) {
+      memory = std::make_shared<BufferPool>(context_.runtime, context_.io_budget, options_.jobs);
+      read_memory_ = memory;
+    }
+    return memory;
+  }
+
   void note_bad_manifest(const metadata::RevisionRecord& record) {
     const CancelFlag never{false};
     record_bad_manifest(context_, record, StopSignal(never));
@@ -244,6 +265,8 @@ class StoreImpl final : public Store {
   TierObserver observer_;
   catalog::Catalog catalog_;
   Context context_;
+  std::mutex read_memory_mutex_;
+  std::weak_ptr<BufferPool> read_memory_;
 };
 
 }  // namespace

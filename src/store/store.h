@@ -174,6 +174,17 @@ struct CatRequest {
   bool allow_degraded = false;
 };
 
+/// How a lease is held that is renewed by itself (store/lease_guard.h).
+struct LeaseTerms {
+  std::string holder{};                  ///< for people; empty: this process
+  std::optional<std::int64_t> ttl_ms{};  ///< absent: the option's
+  bool allow_degraded = false;
+  bool required = false;  ///< no lease is an error, whatever keeps the catalog from writing it
+};
+
+class OpenRevision;
+class HeldRevision;
+
 struct RepairRequest {
   Selector target;
   std::string source;  ///< a folder or file that holds good bytes; empty: only what the store holds
@@ -252,6 +263,8 @@ class Store {
   /// Verified bytes, in order, in pieces; an error of `sink` ends it and comes back.
   virtual Status cat(const CatRequest& request, const std::function<Status(ByteView)>& sink,
                      const CancelFlag& cancel) = 0;
+  /// A revision to read at any offset, by any number of threads (store/open_revision.h). The store must outlive it.
+  virtual Result<std::unique_ptr<OpenRevision>> open_revision(const Selector& selector, const LeaseTerms& terms) = 0;
 
   /// Restores missing and damaged objects. CORRUPT, naming them, when nobody has their bytes; BUSY while another
   /// process repairs the revision.
@@ -279,6 +292,8 @@ class Store {
   virtual Result<metadata::Lease> acquire_lease(const Selector& selector, const std::string& holder,
                                                 const std::string& nonce, std::int64_t ttl_ms, bool allow_degraded) = 0;
   virtual Result<metadata::Lease> renew_lease(const std::string& lease_id, std::int64_t ttl_ms) = 0;
+  /// A lease that is renewed while it is held (store/open_revision.h). The store must outlive it.
+  virtual Result<std::unique_ptr<HeldRevision>> hold(const Selector& selector, const LeaseTerms& terms) = 0;
   virtual Status release_lease(const std::string& lease_id) = 0;
   virtual Result<std::vector<catalog::Catalog::LeaseRow>> list_leases(const std::optional<Selector>& selector,
                                                                       const std::string& tenant_id,

@@ -265,7 +265,7 @@ Result<VerifyReport> run_verify(Context& context, const Selector& selector, Obse
   VerifyReport report;
   SY_ASSIGN_OR_RETURN(report.record, resolve(context.catalog, selector, Purpose::kReadDegraded));
   StopSignal stop(cancel);
-  SY_ASSIGN_OR_RETURN(const auto lease, LeaseGuard::acquire(context, report.record, true, stop));
+  SY_ASSIGN_OR_RETURN(const auto lease, LeaseGuard::acquire(context, report.record, {.allow_degraded = true}, stop));
 
   std::vector<std::string> damaged;
   bool all_missing = false;

@@ -1,0 +1,370 @@
+// The embedded store: revisions of model weights in a folder, shared by any number of threads and processes.
+//
+// A Store, an OpenRevision, a File and a HeldLease are handles: copying one copies a pointer, and what it stands for
+// ends with its last copy. Each keeps the store open. Every call blocks until it is done. Sizes and offsets count
+// bytes, names ending in _ms milliseconds.
+//
+// Errors are a Status whose message names the thing, what was found and what was wanted, and whose hint is the next
+// step. Codes that several calls share: NOT_FOUND (no such revision), NOT_READY (not in a state for this), BUSY
+// (somebody holds it or works on it now), UNAUTHORIZED (no write permission, or opened for reading), NO_SPACE, CORRUPT
+// (bytes that are not what was imported), UNAVAILABLE (the disk or the catalog cannot be reached now; also a call that
+// was cancelled), INVALID_ARGUMENT (an option or a name against the rules). Only std::bad_alloc is ever thrown.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "steelyard/reshard.h"
+#include "steelyard/revision.h"
+#include "steelyard/status.h"
+
+namespace steelyard {
+
+/// What the store's cold tier lies on.
+enum class ColdMedium : unsigned char { kDisk, kDfs, kNof };
+
+struct StoreOptions {
+  std::string path = {};       ///< the store's folder, on a local disk
+  std::string cold_path = {};  ///< where the payload lies, may be a mounted shared volume; empty: inside the store
+  ColdMedium cold_medium = ColdMedium::kDisk;
+  std::string tenant_id = "default";
+  std::string namespace_id = "default";
+  /// The budget of all I/O buffers, 16 MiB to 1 TiB; lowered to what the cgroup allows.
+  std::uint64_t io_memory = std::uint64_t{256} << 20;
+  unsigned jobs = 0;  ///< worker threads of one call, at most 256; 0: the number of cores
+  /// Free space of the cold tier's filesystem that an import leaves alone; absent: the larger of 5 % and 10 GiB, never
+  /// more than half of it.
+  std::optional<std::uint64_t> cold_reserve_free = {};
+  std::int64_t lease_ttl_ms = 30'000;    ///< of leases that the library renews; 1 second to 24 hours
+  std::int64_t gc_grace_ms = 3'600'000;  ///< how long bytes that no revision has are kept, in case they come again
+};
+
+enum class OpenMode : unsigned char {
+  /// Never creates anything, and refuses (UNAUTHORIZED) what changes revisions. Leases and damage that is met are
+  /// written where there is permission; without it nothing is, and reading works all the same.
+  kRead,
+  kWrite,   ///< the store must exist and be writable
+  kCreate,  ///< made where it is absent
+};
+
+/// How far a call is. Within a phase the totals are constant and what is done never goes back; a phase that succeeds
+/// ends with a report of everything done.
+struct Progress {
+  std::string_view phase = {};  ///< scan import verify materialize repair; valid during the callback
+  std::uint64_t bytes_done = 0;
+  std::uint64_t bytes_total = 0;
+  std::uint64_t files_done = 0;
+  std::uint64_t files_total = 0;
+};
+
+/// Ends calls early. Thread-safe; cancel() also from a signal handler. Once set it stays set. It must outlive the calls
+/// it is given to.
+class Cancellation {
+ public:
+  void cancel() noexcept { flag_.store(true); }
+  bool cancelled() const noexcept { return flag_.load(); }
+
+ private:
+  friend struct ApiInternals;
+  std::atomic<bool> flag_{false};
+};
+
+/// How a long call is watched and ended.
+///
+/// The callbacks run on the library's worker threads, or on the caller's, one at a time per call, at most some ten
+/// times a second. The work waits for them, so they must return soon; they must not throw, and must not use the store.
+/// They may call Cancellation::cancel.
+///
+/// A call that is cancelled ends within the time of a few blocks, as UNAVAILABLE "... was interrupted", with nothing
+/// half visible. The same call again goes on: an import gives its writer token back, so that it need not be waited for,
+/// and links what is stored already.
+struct Hooks {
+  std::function<void(const Progress&)> progress = {};
+  std::function<void(std::string_view)> warning = {};  ///< what the user should know although all goes well
+  const Cancellation* cancel = nullptr;
+};
+
+struct ImportRequest {
+  std::string source = {};  ///< a checkpoint folder, a snapshot of a hub cache, or one weight file
+  /// Absent: named after the source, as on the command line.
+  std::optional<Ref> target = {};
+  std::vector<std::string> include = {};          ///< globs over relative paths; with one, nothing else is taken
+  std::vector<std::string> exclude = {};          ///< wins over include
+  Labels labels = {};                             ///< in any order
+  bool follow_links = false;                      ///< those that leave the source
+  bool ignore_index = false;                      ///< do not trust a safetensors index
+  bool allow_empty = false;                       ///< no weight file is no error
+  bool verify_after_write = false;                ///< read everything back before publishing
+  std::optional<std::uint64_t> chunk_bytes = {};  ///< a multiple of 1 MiB up to 4 GiB; absent: the lineage's, or 64 MiB
+  std::int64_t wait_ms = 0;                       ///< for another writer of the same identity
+};
+struct ImportReport {
+  Revision revision = {};
+  std::uint64_t files = 0;
+  std::uint64_t tensors = 0;
+  std::uint64_t written_bytes = 0;
+  std::uint64_t reused_bytes = 0;   ///< that were stored already
+  std::uint64_t skipped_files = 0;  ///< of the source, not taken
+  std::uint64_t skipped_bytes = 0;
+  bool already_there = false;  ///< the writer that was waited for published the same content
+};
+
+struct ListQuery {
+  std::optional<std::string> resource_id = {};
+  std::vector<Availability> states = {};  ///< empty: READY and DEGRADED
+  Labels labels = {};                     ///< all must be there
+  bool newest = false;                    ///< only the newest of each resource
+  std::size_t limit = 100;                ///< 1..1000 revisions a page
+  std::string page_token = {};            ///< the page before's next_page_token, with everything else unchanged
+};
+struct ListPage {
+  std::vector<Revision> revisions = {};  ///< in the order in which they were published
+  std::string next_page_token = {};      ///< empty: this was the last page
+};
+
+struct Inspection {
+  Revision revision = {};
+  std::vector<LeaseInfo> leases = {};
+  std::uint64_t cold_objects = 0;  ///< that lie in the cold tier now, the manifest too
+  std::uint64_t cold_bytes = 0;
+  bool has_manifest = false;         ///< false: there is none (yet, or any more), or it is damaged; then no files
+  std::vector<FileInfo> files = {};  ///< by path
+  std::uint64_t tensors = 0;
+  Labels source = {};  ///< facts of where it came from
+};
+
+struct ReadOptions {
+  bool allow_degraded = false;  ///< read what is intact of a damaged revision
+  std::string holder = {};      ///< who reads, for people; empty: host and process
+};
+struct LeaseOptions {
+  std::string holder = {};                  ///< for people; empty: host and process
+  std::optional<std::int64_t> ttl_ms = {};  ///< 1 second to 24 hours; absent: the store's lease_ttl_ms
+  bool allow_degraded = false;
+};
+
+struct VerifyReport {
+  Revision revision = {};  ///< as it is after what was found
+  std::uint64_t checked_files = 0;
+  std::uint64_t checked_objects = 0;
+  std::uint64_t checked_bytes = 0;
+  std::vector<Problem> problems = {};  ///< none: every byte is as it was imported
+};
+
+struct MaterializeOptions {
+  bool force = false;           ///< replace a folder that is not empty
+  bool allow_degraded = false;  ///< leave damaged files out instead of failing
+};
+struct MaterializeReport {
+  Revision revision = {};
+  std::string path = {};  ///< absolute
+  std::uint64_t files = 0;
+  std::uint64_t bytes = 0;
+  std::vector<std::string> notes = {};                       ///< for people: what was not atomic, and why
+  std::vector<std::pair<std::string, Status>> missing = {};  ///< files left out, and why; only with allow_degraded
+};
+
+struct DeleteOptions {
+  std::optional<std::uint64_t> expected_generation = {};  ///< of the record; absent: whatever it has
+  /// Absent: BUSY, and nothing changed, under a live lease. Given: new leases are refused at once, and the live ones
+  /// waited for this long; then BUSY, and the revision stays DELETING for a later call.
+  std::optional<std::int64_t> wait_ms = {};
+};
+struct AbortOptions {
+  std::optional<std::uint64_t> expected_generation = {};
+  bool force = false;  ///< whoever writes it
+};
+
+struct RepairOptions {
+  std::string source = {};    ///< a folder or file with good bytes, under any names; empty: only what the store holds
+  bool follow_links = false;  ///< those that leave the source
+  std::optional<std::uint64_t> expected_generation = {};
+};
+struct RepairReport {
+  Revision revision = {};
+  std::uint64_t restored_objects = 0;
+  std::uint64_t restored_bytes = 0;
+};
+
+/// What a reconciliation did, could not do now, or failed at: a ref and a sentence each.
+struct ReconcileReport {
+  using Line = std::pair<std::string, std::string>;
+  std::uint64_t checked = 0;
+  std::vector<Line> changes = {};
+  std::vector<Line> waiting = {};
+  std::vector<Line> failed = {};
+};
+
+struct GcReport {
+  std::uint64_t objects = 0;
+  std::uint64_t bytes = 0;
+  std::uint64_t tombstones = 0;        ///< compacted
+  std::vector<std::string> kept = {};  ///< what no record names and is no garbage either, a sentence each
+};
+
+struct UsageReport {
+  struct Tier {
+    std::string name = {};         ///< "cold"
+    std::uint64_t bytes = 0;       ///< of the whole store, shared ones once
+    std::uint64_t free_bytes = 0;  ///< of its filesystem
+    std::uint64_t capacity_bytes = 0;
+  };
+  struct Row {
+    Revision revision = {};
+    std::uint64_t exclusive_bytes = 0;  ///< in no other revision: what deleting it would free
+    std::uint64_t shared_bytes = 0;
+  };
+  std::vector<Tier> tiers = {};
+  std::vector<Row> revisions = {};  ///< of the store's namespace
+};
+
+/// One file of an open revision.
+///
+/// Thread-safe: reads of several threads run beside each other.
+class File {
+ public:
+  const FileInfo& info() const;
+  std::uint64_t size() const { return info().bytes; }
+  /// Fills `into` from `offset`. INVALID_ARGUMENT for a range that leaves the file. Otherwise as
+  /// OpenRevision::read_tensor.
+  Status read(std::uint64_t offset, std::span<std::byte> into) const;
+
+ private:
+  friend class OpenRevision;
+  struct Impl;
+  explicit File(std::shared_ptr<const Impl> impl);
+  std::shared_ptr<const Impl> impl_;
+};
+
+/// A revision that is read. Holds a lease, which is renewed, until its last copy and its last File are gone; a delete
+/// waits for it or says who reads. A store without write permission has no leases; where the catalog cannot be written
+/// now, it is read without one, and a warning says so (log.h).
+///
+/// Thread-safe: reads of several threads run beside each other, and take turns where the store's io_memory is used up.
+class OpenRevision {
+ public:
+  /// The record as it was when the lease was taken.
+  const Revision& revision() const;
+
+  /// Files by path, tensors by id. An index that does not exist is a programmer's error.
+  std::size_t file_count() const;
+  const FileInfo& file(std::size_t index) const;
+  std::size_t tensor_count() const;
+  TensorInfo tensor(std::size_t index) const;
+  std::optional<std::size_t> find_tensor(std::string_view tensor_id) const;
+
+  /// NOT_FOUND naming the path.
+  Result<File> open_file(std::string_view path) const;
+
+  /// Fills `into` with the tensor's bytes from `offset`. INVALID_ARGUMENT for a range that leaves the tensor, and for a
+  /// tensor that is stored in fragments. Every 1 MiB block that is touched is read whole and checked before any byte of
+  /// it is given out, so large reads are cheaper than many small ones. CORRUPT names the file, the object and the
+  /// block, and the damage is recorded; LEASE_EXPIRED when this process stood still for longer than its lease. `into`
+  /// has no meaning after an error.
+  Status read_tensor(std::size_t index, std::uint64_t offset, std::span<std::byte> into) const;
+
+  /// The revision as the source of a plan (reshard.h).
+  StoredManifest manifest() const;
+
+ private:
+  friend struct ApiInternals;
+  friend class File;
+  struct Impl;
+  explicit OpenRevision(std::shared_ptr<const Impl> impl);
+  std::shared_ptr<const Impl> impl_;
+};
+
+/// A lease that is renewed until its last copy is gone, and then given back: for whoever reads a revision by other
+/// means. Thread-safe.
+class HeldLease {
+ public:
+  const std::string& lease_id() const;
+  const Revision& revision() const;
+  /// OK while the revision is protected; LEASE_EXPIRED once it was not for some time.
+  Status check() const;
+
+ private:
+  friend struct ApiInternals;
+  struct Impl;
+  explicit HeldLease(std::shared_ptr<const Impl> impl);
+  std::shared_ptr<const Impl> impl_;
+};
+
+/// An open store. Thread-safe, and other processes may use the same store meanwhile.
+class Store {
+ public:
+  /// NOT_FOUND, naming the path, when there is none and the mode does not create one; INVALID_ARGUMENT for a folder
+  /// with other files; UNAUTHORIZED without write permission where the mode wants it.
+  static Result<Store> open(const StoreOptions& options, OpenMode mode);
+
+  const std::string& store_id() const;
+  /// Whether it can only be read: by its mode, or without write permission.
+  bool read_only() const;
+
+  /// Makes a revision of a checkpoint: after this returns it is durable, complete and READY; before, nothing is
+  /// visible. Killed or cancelled anywhere, the same call goes on.
+  Result<ImportReport> import(const ImportRequest& request, const Hooks& hooks = {}) const;
+
+  Result<ListPage> list(const ListQuery& query = {}) const;
+  Result<Inspection> inspect(const Ref& ref) const;
+
+  Result<OpenRevision> open_revision(const Ref& ref, const ReadOptions& options = {}) const;
+  /// Writes the revision's files as a folder, which appears whole or not at all.
+  Result<MaterializeReport> materialize(const Ref& ref, const std::string& target,
+                                        const MaterializeOptions& options = {}, const Hooks& hooks = {}) const;
+  /// Reads every byte again and records what it found. Damage is in the report; an error is a verify that could not be
+  /// done.
+  Result<VerifyReport> verify(const Ref& ref, const Hooks& hooks = {}) const;
+  /// Restores missing and damaged objects. CORRUPT, naming them, when nobody has their bytes.
+  Result<RepairReport> repair(const Ref& ref, const RepairOptions& options = {}, const Hooks& hooks = {}) const;
+
+  /// The revision and its bytes go. What is deleted already is success. Gives back which it was.
+  Result<Identity> delete_revision(const Ref& ref, const DeleteOptions& options = {},
+                                   const Cancellation* cancel = nullptr) const;
+  /// Gives up an import under way. CONFLICT for what is published, BUSY for a live writer unless forced.
+  Result<Identity> abort_import(const Ref& ref, const AbortOptions& options = {}) const;
+
+  /// Observes one revision, or every one of the store, and goes on with what was interrupted.
+  Result<ReconcileReport> reconcile(const std::optional<Ref>& ref = std::nullopt, const Hooks& hooks = {}) const;
+  /// Frees what no revision refers to; with dry_run only says what.
+  Result<GcReport> gc(bool dry_run = false, const Cancellation* cancel = nullptr) const;
+  Result<UsageReport> usage() const;
+
+  /// A lease of this process that is renewed by itself. UNAUTHORIZED in a store without write permission.
+  Result<HeldLease> hold(const Ref& ref, const LeaseOptions& options = {}) const;
+  /// Leases by their id, which may be handed to another process; the caller renews them. A repeat with the same holder
+  /// and nonce is the same lease (an empty nonce: a new one). Renewing never shortens one; releasing one that is gone
+  /// is success.
+  Result<LeaseInfo> acquire_lease(const Ref& ref, const LeaseOptions& options = {},
+                                  const std::string& nonce = {}) const;
+  Result<LeaseInfo> renew_lease(const std::string& lease_id, std::int64_t ttl_ms) const;
+  Status release_lease(const std::string& lease_id) const;
+  /// The live leases of a revision, or of the store's namespace.
+  Result<std::vector<LeaseInfo>> leases(const std::optional<Ref>& ref = std::nullopt) const;
+
+ private:
+  friend struct ApiInternals;
+  struct Impl;
+  explicit Store(std::shared_ptr<Impl> impl);
+  std::shared_ptr<Impl> impl_;
+};
+
+struct RecoverReport {
+  std::vector<Revision> recovered = {};                           ///< READY and DEGRADED
+  std::vector<std::pair<std::string, std::string>> skipped = {};  ///< path in the cold tier, and why
+  std::string moved_to = {};  ///< where the catalog that was there lies now; empty: there was none
+};
+/// Rebuilds the catalog of a store from its cold tier. CONFLICT over a catalog with records unless `force`, which moves
+/// it aside; BUSY while a process has the store open.
+Result<RecoverReport> recover_store(const StoreOptions& options, bool force = false, bool dry_run = false);
+
+}  // namespace steelyard

@@ -1,0 +1,170 @@
+#include "api/store_values.h"
+
+#include "formats/ref.h"
+
+namespace steelyard {
+namespace {
+
+Availability from_core(metadata::Availability value) {
+  switch (value) {
+    case metadata::Availability::kImporting:
+      return Availability::kImporting;
+    case metadata::Availability::kReady:
+      return Availability::kReady;
+    case metadata::Availability::kDegraded:
+      return Availability::kDegraded;
+    case metadata::Availability::kDeleting:
+      return Availability::kDeleting;
+    case metadata::Availability::kDeleted:
+      break;
+  }
+  return Availability::kDeleted;
+}
+
+Residency from_core(metadata::Residency value) {
+  switch (value) {
+    case metadata::Residency::kUnknown:
+      return Residency::kUnknown;
+    case metadata::Residency::kHot:
+      return Residency::kHot;
+    case metadata::Residency::kCold:
+      return Residency::kCold;
+    case metadata::Residency::kMixed:
+      return Residency::kMixed;
+    case metadata::Residency::kAbsent:
+      break;
+  }
+  return Residency::kAbsent;
+}
+
+metadata::Residency to_core(Residency value) {
+  switch (value) {
+    case Residency::kUnknown:
+      return metadata::Residency::kUnknown;
+    case Residency::kHot:
+      return metadata::Residency::kHot;
+    case Residency::kCold:
+      return metadata::Residency::kCold;
+    case Residency::kMixed:
+      return metadata::Residency::kMixed;
+    case Residency::kAbsent:
+      break;
+  }
+  return metadata::Residency::kAbsent;
+}
+
+ProblemKind from_core(store::ProblemKind value) {
+  switch (value) {
+    case store::ProblemKind::kMissingObject:
+      return ProblemKind::kMissingObject;
+    case store::ProblemKind::kObjectSize:
+      return ProblemKind::kObjectSize;
+    case store::ProblemKind::kObjectChecksum:
+      return ProblemKind::kObjectChecksum;
+    case store::ProblemKind::kFileSha256:
+      return ProblemKind::kFileSha256;
+    case store::ProblemKind::kManifest:
+      break;
+  }
+  return ProblemKind::kManifest;
+}
+
+}  // namespace
+
+Result<Ref> parse_ref(std::string_view text) {
+  SY_ASSIGN_OR_RETURN(formats::Ref ref, formats::parse_ref(text));
+  return Ref{std::move(ref.resource_id), std::move(ref.revision), ref.weight_generation};
+}
+
+std::string format_ref(const Identity& identity) {
+  return formats::format_ref({{identity.tenant_id, identity.namespace_id, identity.resource_id, identity.revision},
+                              identity.weight_generation});
+}
+
+std::string_view name_of(Availability value) { return metadata::name_of(to_core(value)); }
+std::string_view name_of(Residency value) { return metadata::name_of(to_core(value)); }
+
+std::string_view name_of(ProblemKind value) {
+  switch (value) {
+    case ProblemKind::kMissingObject:
+      return "missing_object";
+    case ProblemKind::kObjectSize:
+      return "object_size";
+    case ProblemKind::kObjectChecksum:
+      return "object_checksum";
+    case ProblemKind::kFileSha256:
+      return "file_sha256";
+    case ProblemKind::kManifest:
+      break;
+  }
+  return "manifest";
+}
+
+Result<store::Selector> selector_of(const std::string& tenant_id, const std::string& namespace_id, const Ref& ref) {
+  const formats::Lineage lineage{tenant_id, namespace_id, ref.resource_id, ref.revision.value_or("main")};
+  if (ref.weight_generation) {
+    SY_RETURN_IF_ERROR(formats::validate(formats::Identity{lineage, *ref.weight_generation}));
+  } else {
+    SY_RETURN_IF_ERROR(formats::validate(lineage));
+  }
+  return store::Selector{tenant_id, namespace_id, {ref.resource_id, lineage.revision, ref.weight_generation}};
+}
+
+metadata::Availability to_core(Availability value) {
+  switch (value) {
+    case Availability::kImporting:
+      return metadata::Availability::kImporting;
+    case Availability::kReady:
+      return metadata::Availability::kReady;
+    case Availability::kDegraded:
+      return metadata::Availability::kDegraded;
+    case Availability::kDeleting:
+      return metadata::Availability::kDeleting;
+    case Availability::kDeleted:
+      break;
+  }
+  return metadata::Availability::kDeleted;
+}
+
+Identity from_core(const metadata::Identity& identity) {
+  const formats::Lineage& lineage = identity.lineage;
+  return {lineage.tenant_id, lineage.namespace_id, lineage.resource_id, lineage.revision, identity.weight_generation};
+}
+
+Revision from_core(const metadata::RevisionRecord& record) {
+  Revision out;
+  out.identity = from_core(record.identity);
+  out.availability = from_core(record.availability);
+  out.residency = from_core(record.residency);
+  out.metadata_generation = record.metadata_generation;
+  out.payload_objects = record.summary.payload_count;
+  out.logical_bytes = record.summary.logical_bytes;
+  out.manifest_sha256 = record.summary.manifest_sha256;
+  out.payload_group_id = record.payload_group_id;
+  out.created_at_ms = record.created_at_ms;
+  out.updated_at_ms = record.updated_at_ms;
+  out.labels = record.labels;
+  out.damaged_objects = record.damage.objects;
+  out.damaged_count = record.damage.count;
+  return out;
+}
+
+Problem from_core(store::Problem problem) {
+  return {from_core(problem.kind), std::move(problem.file),     std::move(problem.tensors), std::move(problem.object),
+          problem.offset,          std::move(problem.expected), std::move(problem.actual),  problem.unread};
+}
+
+LeaseInfo from_core(const metadata::Lease& lease, std::int64_t left_ms) {
+  return {lease.lease_id, from_core(lease.identity), lease.holder, lease.ttl_ms, left_ms};
+}
+
+std::vector<FileInfo> files_of(const formats::StoredManifest& manifest) {
+  std::vector<FileInfo> out;
+  out.reserve(manifest.files.size());
+  for (const formats::FileEntry& file : manifest.files) {
+    out.push_back({file.path, file.kind == formats::FileKind::kWeight, file.bytes, file.sha256.hex()});
+  }
+  return out;
+}
+
+}  // namespace steelyard

@@ -1,0 +1,61 @@
+#include "store/open_revision.h"
+
+#include <cstring>
+
+#include "base/utf8.h"
+#include "store/damage_record.h"
+#include "store/file_segments.h"
+#include "store/manifest_file.h"
+#include "store/resolve.h"
+
+namespace steelyard::store {
+
+Result<std::unique_ptr<HeldRevision>> HeldRevision::hold(Context& context, const Selector& selector,
+                                                         const LeaseTerms& terms) {
+  const Purpose purpose = terms.allow_degraded ? Purpose::kReadDegraded : Purpose::kRead;
+  SY_ASSIGN_OR_RETURN(metadata::RevisionRecord record, resolve(context.catalog, selector, purpose));
+  std::unique_ptr<HeldRevision> held(new HeldRevision(std::move(record)));
+  SY_ASSIGN_OR_RETURN(held->lease_, LeaseGuard::acquire(context, held->record_, terms, held->stop_));
+  return held;
+}
+
+Result<std::unique_ptr<OpenRevision>> OpenRevision::open(Context& context, const Selector& selector,
+                                                         const LeaseTerms& terms, std::shared_ptr<BufferPool> memory) {
+  SY_ASSIGN_OR_RETURN(auto held, HeldRevision::hold(context, selector, terms));
+  std::unique_ptr<OpenRevision> open(new OpenRevision(context, std::move(held), std::move(memory)));
+  auto manifest = load_manifest(context.cold, open->record());
+  if (manifest.code() == Code::kCorrupt) record_bad_manifest(context, open->record(), open->held_->stop());
+  SY_ASSIGN_OR_RETURN(formats::StoredManifest read, std::move(manifest));
+  open->manifest_ = std::make_shared<const formats::StoredManifest>(std::move(read));
+  return open;
+}
+
+Status OpenRevision::read_file(const formats::FileEntry& file, std::uint64_t offset, ByteSpan into) const {
+  return read(segments_of(*manifest_, file, offset, into.size()), into, printable(file.path));
+}
+
+Status OpenRevision::read_place(const formats::TensorPlace& place, std::uint64_t offset, ByteSpan into,
+                                std::string_view what) const {
+  return read(formats::ranges_of(manifest_->runs[place.run], place.offset + offset, into.size()), into, what);
+}
+
+Status OpenRevision::read(std::vector<formats::ObjectRange> segments, ByteSpan into, std::string_view what) const {
+  SY_RETURN_IF_ERROR(held_->check());
+  if (into.empty()) return {};
+  SY_ASSIGN_OR_RETURN(BufferPool::Loan loan, memory_->borrow());
+  VerifiedReader reader(context_.cold, attempt_of(record()), manifest_->objects, std::move(segments), loan.buffers());
+  VerifiedReader::Piece piece;
+  for (;;) {
+    SY_RETURN_IF_ERROR(held_->check());
+    SY_ASSIGN_OR_RETURN(const bool more, reader.next(piece));
+    if (!more) return {};
+    if (piece.bad) {
+      record_bad_object(context_, record(), *manifest_, *piece.bad, held_->stop());
+      return to_status(*piece.bad, record().identity).annotate("reading", what);
+    }
+    std::memcpy(into.data(), piece.bytes.data(), piece.bytes.size());
+    into = into.subspan(piece.bytes.size());
+  }
+}
+
+}  // namespace steelyard::store
