@@ -47,6 +47,22 @@ std::size_t leading_ascii_words(std::string_view text) {
   return at;
 }
 
+/// The same of those without a control character.
+std::size_t leading_printable_words(std::string_view text) {
+  constexpr std::uint64_t kOnes = 0x0101010101010101U;
+  constexpr std::uint64_t kHighs = 0x80 * kOnes;
+  std::size_t at = 0;
+  for (; at + 8 <= text.size(); at += 8) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, text.data() + at, 8);
+    const std::uint64_t below_space = (word - 0x20 * kOnes) & ~word;
+    const std::uint64_t no_delete = word ^ (0x7F * kOnes);
+    const std::uint64_t is_delete = (no_delete - kOnes) & ~no_delete;
+    if (((word | below_space | is_delete) & kHighs) != 0) break;
+  }
+  return at;
+}
+
 bool is_control(char32_t code_point) { return code_point < 0x20 || (code_point >= 0x7F && code_point <= 0x9F); }
 
 }  // namespace
@@ -64,6 +80,8 @@ bool is_valid_utf8(std::string_view text) {
 
 bool has_control_character(std::string_view text) {
   while (!text.empty()) {
+    text.remove_prefix(leading_printable_words(text));
+    if (text.empty()) break;
     const Decoded next = decode(text);
     if (next.bytes == 0 || is_control(next.code_point)) return true;
     text.remove_prefix(next.bytes);

@@ -42,6 +42,14 @@ TEST(Utf8, ControlCharacters) {
     EXPECT_TRUE(has_control_character(text)) << printable(text);
   }
   for (const std::string_view text : {"", " ", "~", "\u00a0", "\u2028"}) EXPECT_FALSE(has_control_character(text));
+  for (int byte = 0; byte < 0x80; ++byte) {
+    const bool control = byte < 0x20 || byte == 0x7F;
+    for (std::size_t at = 0; at < 17; ++at) {
+      std::string text = "seventeen letters";
+      text[at] = static_cast<char>(byte);
+      EXPECT_EQ(has_control_character(text), control) << byte << " at " << at;
+    }
+  }
 }
 
 TEST(Utf8, PrintableShowsWhatATerminalMustNotGet) {

@@ -55,12 +55,29 @@ Status validate_tenant(std::string_view tenant) {
   return {};
 }
 
+void append_encoded(std::string& out, std::string_view text) {
+  while (!text.empty()) {
+    const auto end = std::ranges::find_if_not(text, kept);
+    out.append(text.begin(), end);
+    text.remove_prefix(static_cast<std::size_t>(end - text.begin()));
+    if (text.empty()) return;
+    const auto byte = static_cast<unsigned char>(text.front());
+    out += '%';
+    out += kUpperHex[byte >> 4];
+    out += kUpperHex[byte & 15];
+    text.remove_prefix(1);
+  }
+}
+
 /// The manifest key up to and with the last `/`.
 std::string key_prefix(const Identity& identity) {
-  std::string key = "weights/";
-  for (const std::string* part :
-       {&identity.lineage.namespace_id, &identity.lineage.resource_id, &identity.lineage.revision}) {
-    key += percent_encode(*part);
+  constexpr std::size_t kBesidesNames = 64;  // with what follows the prefix
+  const Lineage& lineage = identity.lineage;
+  std::string key;
+  key.reserve(lineage.namespace_id.size() + lineage.resource_id.size() + lineage.revision.size() + kBesidesNames);
+  key += "weights/";
+  for (const std::string* part : {&lineage.namespace_id, &lineage.resource_id, &lineage.revision}) {
+    append_encoded(key, *part);
     key += '/';
   }
   key += std::to_string(identity.weight_generation);
@@ -116,16 +133,7 @@ Status validate(const Identity& identity) {
 std::string percent_encode(std::string_view text) {
   std::string out;
   out.reserve(encoded_bytes(text));
-  for (const char c : text) {
-    if (kept(c)) {
-      out += c;
-    } else {
-      const auto byte = static_cast<unsigned char>(c);
-      out += '%';
-      out += kUpperHex[byte >> 4];
-      out += kUpperHex[byte & 15];
-    }
-  }
+  append_encoded(out, text);
   return out;
 }
 
@@ -152,7 +160,7 @@ Result<std::string> percent_decode(std::string_view encoded) {
   return out;
 }
 
-std::string manifest_key(const Identity& identity) { return key_prefix(identity) + "manifest"; }
+std::string manifest_key(const Identity& identity) { return key_prefix(identity).append("manifest"); }
 
 std::string payload_key(const Identity& identity, std::uint32_t index) {
   SY_CHECK(index < kPayloadIndexEnd, "a payload index has eight digits");
@@ -171,7 +179,11 @@ Digest payload_group_digest(const Identity& identity) {
       .finish();
 }
 
-std::string payload_group_id(const Identity& identity) { return "weight:" + payload_group_digest(identity).hex(); }
+std::string payload_group_id(const Identity& identity) {
+  std::string id;
+  id.reserve(std::string_view("weight:").size() + 2 * sizeof(Digest::bytes));
+  return id.append("weight:").append(payload_group_digest(identity).hex());
+}
 
 std::string payload_keys_sha256(const Identity& identity, std::uint32_t count) {
   SY_CHECK(count <= kPayloadIndexEnd, "a payload index has eight digits");

@@ -16,5 +16,14 @@ TEST(FramedSha256, PartsCannotRunIntoEachOther) {
   EXPECT_NE(FramedSha256().add("ab").add("c").finish(), FramedSha256().add("a").add("bc").finish());
 }
 
+TEST(FramedSha256, OfPartsOfAnyLength) {
+  for (std::size_t bytes = 0; bytes < 600; ++bytes) {
+    const std::string part(bytes, 'p');
+    const std::string framed = std::to_string(bytes) + ":" + part + "\n";
+    ASSERT_EQ(FramedSha256().add("a").add(part).add("b").finish(), sha256(as_bytes("1:a\n" + framed + "1:b\n")))
+        << bytes;
+  }
+}
+
 }  // namespace
 }  // namespace steelyard::hash

@@ -32,7 +32,7 @@ class Checker {
  public:
   Checker(const StateView& before, std::uint64_t sequence) : view_(before), sequence_(sequence) {}
 
-  Status check(const Entry& entry, const DecodedEntry& decoded) {
+  Status check(const DecodedEntry& decoded) {
     SY_RETURN_IF_ERROR(std::visit(*this, decoded.body));
     if (decoded.mono_ms) {
       SY_ASSIGN_OR_RETURN(EpochState epoch, epoch_of(view_));
@@ -46,30 +46,35 @@ class Checker {
                                           std::to_string(epoch.last_mono_ms));
       }
     }
-    return view_.add(entry);
+    view_.add(rows_of(decoded));
+    return {};
   }
 
-  /// What must hold once all entries of the append are applied.
-  Status finish() {
+  /// The changes of all entries, when what must hold once they are applied does.
+  Result<std::vector<RowChange>> finish() {
+    SY_RETURN_IF_ERROR(check_touched());
+    return view_.take();
+  }
+
+  Status check_touched() {
     for (const Identity& identity : touched_) {
       SY_ASSIGN_OR_RETURN(const std::optional<RevisionRecord> record, find_revision(view_, identity));
       SY_ASSIGN_OR_RETURN(const std::optional<Writer> writer, find_writer(view_, identity));
       SY_ASSIGN_OR_RETURN(const std::optional<Runner> runner, find_runner(view_, identity));
-      const std::string ref = formats::format_ref(identity);
       const bool importing = record && record->availability == Availability::kImporting;
-      if (writer && !importing) return corrupt(ref, "a writer without an import");
+      if (writer && !importing) return corrupt(identity, "a writer without an import");
       if (writer && writer->import_attempt != record->import_attempt)
-        return corrupt(ref, "a writer of another attempt");
-      if (importing && !writer) return corrupt(ref, "an import without a writer");
+        return corrupt(identity, "a writer of another attempt");
+      if (importing && !writer) return corrupt(identity, "an import without a writer");
       const bool running = record && record->operation;
       if (runner && (!running || runner->operation_id != record->operation->operation_id)) {
-        return corrupt(ref, "a runner without its operation");
+        return corrupt(identity, "a runner without its operation");
       }
       const bool leasable =
           record && record->availability != Availability::kImporting && record->availability != Availability::kDeleted;
       if (!leasable) {
         SY_ASSIGN_OR_RETURN(const std::vector<Lease> leases, all_leases_of(view_, identity));
-        if (!leases.empty()) return corrupt(ref, "a lease on a revision that cannot have one");
+        if (!leases.empty()) return corrupt(identity, "a lease on a revision that cannot have one");
       }
     }
     return {};
@@ -77,32 +82,31 @@ class Checker {
 
   Status operator()(const RevisionPut& body) {
     const RevisionRecord& next = body.record;
-    const std::string ref = formats::format_ref(next.identity);
     touched_.insert(next.identity);
     SY_ASSIGN_OR_RETURN(const std::optional<RevisionRecord> before, find_revision(view_, next.identity));
-    return before ? check_step(ref, *before, next) : check_begin(ref, next);
+    return before ? check_step(*before, next) : check_begin(next);
   }
 
   Status operator()(const RevisionRemoved& body) {
-    const std::string ref = formats::format_ref(body.record.identity);
-    touched_.insert(body.record.identity);
-    SY_ASSIGN_OR_RETURN(const std::optional<RevisionRecord> before, find_revision(view_, body.record.identity));
-    if (!before || *before != body.record) return corrupt(ref, "the record removed is not the one there");
-    if (before->availability != Availability::kDeleted) return corrupt(ref, "only a tombstone may be compacted");
-    SY_ASSIGN_OR_RETURN(const std::optional<Watermark> mark, find_watermark(view_, body.record.identity.lineage));
-    if (!mark || mark->weight_generation < body.record.identity.weight_generation) {
-      return corrupt(ref, "a tombstone compacted above the watermark");
+    const Identity& identity = body.record.identity;
+    touched_.insert(identity);
+    SY_ASSIGN_OR_RETURN(const std::optional<RevisionRecord> before, find_revision(view_, identity));
+    if (!before || *before != body.record) return corrupt(identity, "the record removed is not the one there");
+    if (before->availability != Availability::kDeleted) return corrupt(identity, "only a tombstone may be compacted");
+    SY_ASSIGN_OR_RETURN(const std::optional<Watermark> mark, find_watermark(view_, identity.lineage));
+    if (!mark || mark->weight_generation < identity.weight_generation) {
+      return corrupt(identity, "a tombstone compacted above the watermark");
     }
     return {};
   }
 
   Status operator()(const WriterPut& body) {
     touched_.insert(body.writer.identity);
-    return check_epoch(formats::format_ref(body.writer.identity), body.writer.epoch);
+    return check_epoch(body.writer.identity, body.writer.epoch);
   }
   Status operator()(const WriterRemoved& body) {
     touched_.insert(body.identity);
-    return check_there(formats::format_ref(body.identity), "writer", keys::of(keys::kWriter, body.identity));
+    return check_there(body.identity, "writer", keys::of(keys::kWriter, body.identity));
   }
 
   Status operator()(const LeasePut& body) {
@@ -132,7 +136,7 @@ class Checker {
     for (const RevisionRecord& record : records) {
       if (record.availability == Availability::kImporting &&
           record.identity.weight_generation <= body.watermark.weight_generation) {
-        return corrupt(formats::format_ref(record.identity), "an import at or below the watermark");
+        return corrupt(record.identity, "an import at or below the watermark");
       }
     }
     return {};
@@ -144,80 +148,88 @@ class Checker {
   }
   Status operator()(const RunnerRemoved& body) {
     touched_.insert(body.identity);
-    return check_there(formats::format_ref(body.identity), "runner", keys::of(keys::kRunner, body.identity));
+    return check_there(body.identity, "runner", keys::of(keys::kRunner, body.identity));
   }
   Status operator()(const OperationForgotten& body) {
     return check_there("operation " + body.operation_id, "operation", keys::operation_id(body.operation_id));
   }
 
   Status operator()(const AccessPut& body) {
-    const std::string ref = formats::format_ref(body.access.identity);
-    return check_there(ref, "revision", keys::of(keys::kRevision, body.access.identity));
+    return check_there(body.access.identity, "revision", keys::of(keys::kRevision, body.access.identity));
   }
   Status operator()(const AccessRemoved& body) {
-    return check_there(formats::format_ref(body.identity), "access", keys::of(keys::kAccess, body.identity));
+    return check_there(body.identity, "access", keys::of(keys::kAccess, body.identity));
   }
 
  private:
   Status corrupt(const std::string& what, const std::string& why) const {
     return {Code::kCorrupt, "append " + std::to_string(sequence_) + ", " + what + ": " + why};
   }
+  Status corrupt(const Identity& identity, const std::string& why) const {
+    return corrupt(formats::format_ref(identity), why);
+  }
 
-  Status check_epoch(const std::string& what, const std::string& epoch) {
+  // `what` is an identity or a text.
+  template <typename What>
+  Status check_epoch(const What& what, const std::string& epoch) {
     SY_ASSIGN_OR_RETURN(const EpochState current, epoch_of(view_));
     if (epoch == current.epoch) return {};
     return corrupt(what, "granted in epoch '" + epoch + "', the current one is '" + current.epoch + "'");
   }
 
-  Status check_there(const std::string& what, const std::string& kind, const std::string& key) {
+  template <typename What>
+  Status check_there(const What& what, const std::string& kind, const std::string& key) {
     SY_ASSIGN_OR_RETURN(const std::optional<std::string> row, view_.get(key));
     if (row) return {};
     return corrupt(what, "there is no such " + kind);
   }
 
-  Status check_begin(const std::string& ref, const RevisionRecord& next) {
+  Status check_begin(const RevisionRecord& next) {
     if (next.metadata_generation != 1) {
-      return corrupt(ref, "generation " + std::to_string(next.metadata_generation) + " of a record that is not there");
+      return corrupt(next.identity,
+                     "generation " + std::to_string(next.metadata_generation) + " of a record that is not there");
     }
     if (next.availability != Availability::kImporting || next.import_attempt != 1) {
-      return corrupt(ref, "a record that does not begin with the first attempt of an import");
+      return corrupt(next.identity, "a record that does not begin with the first attempt of an import");
     }
-    if (next.begin_seq != sequence_) return corrupt(ref, "begin_seq is " + std::to_string(next.begin_seq));
+    if (next.begin_seq != sequence_) return corrupt(next.identity, "begin_seq is " + std::to_string(next.begin_seq));
     SY_ASSIGN_OR_RETURN(const std::optional<Watermark> mark, find_watermark(view_, next.identity.lineage));
     if (mark && mark->weight_generation >= next.identity.weight_generation) {
-      return corrupt(ref, "its generation is at or below the watermark");
+      return corrupt(next.identity, "its generation is at or below the watermark");
     }
     return {};
   }
 
-  Status check_step(const std::string& ref, const RevisionRecord& before, const RevisionRecord& next) const {
+  Status check_step(const RevisionRecord& before, const RevisionRecord& next) const {
     if (next.metadata_generation != before.metadata_generation + 1) {
-      return corrupt(ref, "generation " + std::to_string(next.metadata_generation) + " after " +
-                              std::to_string(before.metadata_generation));
+      return corrupt(next.identity, "generation " + std::to_string(next.metadata_generation) + " after " +
+                                        std::to_string(before.metadata_generation));
     }
     if (!legal_edge(before.availability, next.availability)) {
-      return corrupt(ref, std::string(name_of(before.availability)) + " -> " + std::string(name_of(next.availability)));
+      return corrupt(next.identity,
+                     std::string(name_of(before.availability)) + " -> " + std::string(name_of(next.availability)));
     }
     if (next.created_at_ms != before.created_at_ms || next.begin_seq != before.begin_seq ||
         next.labels != before.labels) {
-      return corrupt(ref, "created_at, begin_seq or labels changed");
+      return corrupt(next.identity, "created_at, begin_seq or labels changed");
     }
-    if (next.updated_at_ms < before.updated_at_ms) return corrupt(ref, "updated_at decreases");
+    if (next.updated_at_ms < before.updated_at_ms) return corrupt(next.identity, "updated_at decreases");
     const bool importing = before.availability == Availability::kImporting;
     const bool commits = importing && next.availability == Availability::kReady;
     const bool takes_over = importing && next.availability == Availability::kImporting;
     if (next.import_attempt != before.import_attempt + (takes_over ? 1 : 0)) {
-      return corrupt(ref, "import attempt " + std::to_string(next.import_attempt) + " after " +
-                              std::to_string(before.import_attempt));
+      return corrupt(next.identity, "import attempt " + std::to_string(next.import_attempt) + " after " +
+                                        std::to_string(before.import_attempt));
     }
     if (next.committed_seq != (commits ? sequence_ : before.committed_seq)) {
-      return corrupt(ref, "committed_seq is " + std::to_string(next.committed_seq));
+      return corrupt(next.identity, "committed_seq is " + std::to_string(next.committed_seq));
     }
-    if (!commits && !takes_over && next.summary != before.summary) return corrupt(ref, "the summary changed");
-    if (importing && next.policy != before.policy) return corrupt(ref, "the policy changed during the import");
+    if (!commits && !takes_over && next.summary != before.summary) return corrupt(next.identity, "the summary changed");
+    if (importing && next.policy != before.policy)
+      return corrupt(next.identity, "the policy changed during the import");
     const bool ends = next.availability == Availability::kDeleted;
     if (next.deleted_seq != (ends ? sequence_ : 0)) {
-      return corrupt(ref, "deleted_seq is " + std::to_string(next.deleted_seq));
+      return corrupt(next.identity, "deleted_seq is " + std::to_string(next.deleted_seq));
     }
     return {};
   }
@@ -229,20 +241,21 @@ class Checker {
 
 }  // namespace
 
-Status check_entries(const StateView& before, std::uint64_t sequence, const std::vector<Entry>& entries) {
+Result<std::vector<RowChange>> check_entries(const StateView& before, std::uint64_t sequence,
+                                             const std::vector<Entry>& entries) {
   if (sequence != before.sequence() + 1) {
-    return {Code::kCorrupt,
-            "append " + std::to_string(sequence) + " does not follow " + std::to_string(before.sequence())};
+    return Status(Code::kCorrupt,
+                  "append " + std::to_string(sequence) + " does not follow " + std::to_string(before.sequence()));
   }
-  if (entries.empty()) return {Code::kCorrupt, "append " + std::to_string(sequence) + " has no entries"};
+  if (entries.empty()) return Status(Code::kCorrupt, "append " + std::to_string(sequence) + " has no entries");
   Checker checker(before, sequence);
   for (std::size_t i = 0; i < entries.size(); ++i) {
     SY_ASSIGN_OR_RETURN(const DecodedEntry decoded, decode_entry(entries[i]));
     if (decoded.mono_ms.has_value() != (i + 1 == entries.size())) {
-      return {Code::kCorrupt,
-              "append " + std::to_string(sequence) + ": its last entry, and no other, carries the instant"};
+      return Status(Code::kCorrupt,
+                    "append " + std::to_string(sequence) + ": its last entry, and no other, carries the instant");
     }
-    SY_RETURN_IF_ERROR(checker.check(entries[i], decoded));
+    SY_RETURN_IF_ERROR(checker.check(decoded));
   }
   return checker.finish();
 }

@@ -84,7 +84,7 @@ std::optional<DecodedEntry> find_frequent_entry(std::string_view bytes, Problem&
       break;
   }
   if (!body) return std::nullopt;
-  return DecodedEntry{*std::move(body), parts->mono_ms};
+  return DecodedEntry{*std::move(body), parts->mono_ms, parts->body};
 }
 
 void check_instant(const std::optional<std::int64_t>& mono_ms, Problem& problem) {
@@ -231,6 +231,9 @@ Result<Watermark> decode_watermark(std::string_view bytes) {
 }
 Result<Runner> decode_runner(std::string_view bytes) { return decode<pb::Runner, Runner>(bytes, "runner"); }
 Result<Access> decode_access(std::string_view bytes) { return decode<pb::Access, Access>(bytes, "access"); }
-Result<EpochState> decode_epoch(std::string_view bytes) { return decode<pb::EpochState, EpochState>(bytes, "epoch"); }
+Result<EpochState> decode_epoch(std::string_view bytes) {
+  if (auto epoch = wire::find_epoch(bytes)) return *std::move(epoch);
+  return decode<pb::EpochState, EpochState>(bytes, "epoch");
+}
 
 }  // namespace steelyard::metadata

@@ -64,18 +64,30 @@ using EntryBody =
 struct DecodedEntry {
   EntryBody body;
   std::optional<std::int64_t> mono_ms;  ///< the instant of the append; on its last entry
+  std::string_view encoded = {};        ///< the value that the body puts, in the entry's bytes; empty: not known
 };
 
 /// "RevisionPut", ... for messages.
 std::string_view name_of(const EntryBody& body);
 
-/// The rows that a checked entry's body stands for; changes_of() without the bytes.
-std::vector<RowChange> rows_of(const EntryBody& body);
-/// The rows that are written for a checked record whose encoded form is there already.
-std::vector<RowChange> rows_of_record(const RevisionRecord& record, std::string encoded);
+/// The rows that a checked entry's body stands for. `encoded` is the value that it puts; empty: it is encoded.
+std::vector<RowChange> rows_of(const EntryBody& body, std::string_view encoded = {});
+/// What stands for a checked record, besides its own value: keys, and what the rows of the indexes hold.
+struct RecordRows {
+  std::string key;
+  std::string group;  ///< here and in `operations` the value is `key`
+  std::vector<std::string> operations;
+  std::string order;
+  std::string resource_order;
+  std::string order_value;  ///< of both orders
+};
+RecordRows rows_of_record(const RevisionRecord& record);
+/// The rows of a checked entry; changes_of() of its bytes.
+std::vector<RowChange> rows_of(const DecodedEntry& entry);
 
 Entry encode_entry(const DecodedEntry& entry);
-/// Checks form and every value (validate.h). CORRUPT; UNAVAILABLE for what a newer version wrote.
+/// Checks form and every value (validate.h). CORRUPT; UNAVAILABLE for what a newer version wrote. What is decoded may
+/// point into the entry.
 Result<DecodedEntry> decode_entry(const Entry& entry);
 
 std::string encode_record(const RevisionRecord& record);

@@ -103,8 +103,9 @@ int run(int argc, char** argv) {
   measure("replay", entries, "an entry", [&] {
     MemoryState state;
     for (std::size_t i = 0; i < history.appends.size(); ++i) {
-      SY_CHECK(check_entries(state, i + 1, history.appends[i]).ok(), "legal");
-      SY_CHECK(state.apply(i + 1, history.appends[i]).ok(), "applies");
+      auto changes = check_entries(state, i + 1, history.appends[i]);
+      SY_CHECK(changes.ok(), changes.status().to_string());
+      state.apply_changes(i + 1, *std::move(changes));
     }
     return state;
   });

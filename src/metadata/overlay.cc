@@ -5,10 +5,18 @@
 
 namespace steelyard::metadata {
 
-Status Overlay::add(const Entry& entry) {
-  SY_ASSIGN_OR_RETURN(std::vector<RowChange> changes, changes_of(entry));
+void Overlay::add(std::vector<RowChange> changes) {
   for (RowChange& row : changes) changes_.insert_or_assign(std::move(row.key), std::move(row.value));
-  return {};
+}
+
+std::vector<RowChange> Overlay::take() {
+  std::vector<RowChange> changes;
+  changes.reserve(changes_.size());
+  while (!changes_.empty()) {
+    auto row = changes_.extract(changes_.begin());
+    changes.push_back({std::move(row.key()), std::move(row.mapped())});
+  }
+  return changes;
 }
 
 Result<std::optional<std::string>> LayeredView::get(std::string_view key) const {

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "metadata/state.h"
 
@@ -37,8 +38,9 @@ class Overlay final : public StateView {
  public:
   explicit Overlay(const StateView& base) : base_(base) {}
 
-  /// Lays the changes of an entry over the view.
-  Status add(const Entry& entry);
+  void add(std::vector<RowChange> changes);
+  /// Everything that was added, each row once.
+  std::vector<RowChange> take();
 
   std::uint64_t sequence() const override { return base_.sequence(); }
   Result<std::optional<std::string>> get(std::string_view key) const override { return layered().get(key); }

@@ -97,7 +97,7 @@ class History {
   void check_replay() {
     MemoryState replayed;
     for (const auto& [sequence, entries] : bench_.log) {
-      const Status legal = check_entries(replayed, sequence, entries);
+      const Status legal = check_entries(replayed, sequence, entries).status();
       ASSERT_TRUE(legal.ok()) << legal.to_string();
       ASSERT_TRUE(replayed.apply(sequence, entries).ok());
     }
@@ -106,7 +106,7 @@ class History {
 
   void check_section() {
     const std::string section = save_section(bench_.state).value();
-    const Result<std::vector<RowChange>> rows = load_section(section, bench_.state.sequence());
+    const auto rows = load_section(section, bench_.state.sequence());
     ASSERT_TRUE(rows.ok()) << rows.status().to_string();
     MemoryState loaded;
     loaded.reset(bench_.state.sequence(), *rows);

@@ -96,7 +96,7 @@ Status begin_epoch(Turn& turn) {
     turn.put(RunnerPut{std::move(runner)});
   }
   for (std::size_t i = first; i < turn.entries.size(); ++i) {
-    SY_RETURN_IF_ERROR(turn.view.add(encode_entry(turn.entries[i])));
+    turn.view.add(rows_of(turn.entries[i]));
   }
   turn.epoch = begun;
   return {};

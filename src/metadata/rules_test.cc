@@ -377,7 +377,7 @@ TEST(Entries, ReplayRefusesWhatTheRulesWouldNotWrite) {
   EXPECT_EQ(check_entries(bench.state, bench.state.sequence() + 1, {}).code(), Code::kCorrupt);
 }
 
-Result<std::vector<RowChange>> load(const StateView& state) {
+Result<std::shared_ptr<const SortedRows>> load(const StateView& state) {
   return load_section(save_section(state).value(), state.sequence());
 }
 

@@ -1,13 +1,14 @@
 // The snapshot section `weight_metadata` (docs/formats/op-log.md): the primary rows, each under its table's letter;
 // index rows are derived again when it is loaded.
 #include <algorithm>
-#include <map>
+#include <optional>
 #include <utility>
 
 #include "formats/ref.h"
 #include "hash/sha256.h"
 #include "metadata/codec.h"
 #include "metadata/keys.h"
+#include "metadata/memory_state.h"
 #include "metadata/rules.h"
 #include "metadata/state.h"
 #include "metadata/validate.h"
@@ -23,91 +24,24 @@ constexpr std::string_view kTables = "aelmrtuw";
 
 Status corrupt(const std::string& why) { return {Code::kCorrupt, "snapshot section weight_metadata: " + why}; }
 
-/// Rows by the letter of their table.
-class Tables {
- public:
-  void add(RowChange row) {
-    if (row.value) tables_[row.key.front()].push_back(std::move(row));
-  }
-
-  /// All rows in the order of their keys.
-  Result<std::vector<RowChange>> sorted() && {
-    std::size_t total = 0;
-    for (const auto& [table, rows] : tables_) total += rows.size();
-    std::vector<RowChange> all;
-    all.reserve(total);
-    for (auto& [table, rows] : tables_) {
-      for (const std::uint32_t row : order_of(rows)) {
-        if (!all.empty() && all.back().key == rows[row].key) {
-          // The epoch's row carries its first instant too; the last one stands in a row of its own, which came later.
-          if (table != keys::kLastInstant) return corrupt("two rows claim one index key");
-          all.back() = std::move(rows[row]);
-        } else {
-          all.push_back(std::move(rows[row]));
-        }
-      }
-    }
-    return all;
-  }
-
- private:
-  /// The first bytes of a key behind what all keys of its table share: most comparisons need no more.
-  struct Head {
-    std::uint64_t first = 0;
-    std::uint64_t second = 0;
-    std::uint32_t row = 0;
-  };
-
-  /// Eight bytes of the key as a number in their order; behind its end zeros.
-  static std::uint64_t head_of(std::string_view key, std::size_t at) {
-    std::uint64_t head = 0;
-    for (std::size_t end = at + sizeof head; at < end; ++at) {
-      head = head << 8 | (at < key.size() ? static_cast<unsigned char>(key[at]) : 0U);
-    }
-    return head;
-  }
-
-  static std::size_t shared_prefix(const std::vector<RowChange>& rows) {
-    std::string_view shared = rows.front().key;
-    for (const RowChange& row : rows) {
-      const std::string_view key = row.key;
-      const auto [end, unused] = std::mismatch(shared.begin(), shared.end(), key.begin(), key.end());
-      shared = shared.substr(0, static_cast<std::size_t>(end - shared.begin()));
-    }
-    return shared.size();
-  }
-
-  static std::vector<std::uint32_t> order_of(const std::vector<RowChange>& rows) {
-    const std::size_t shared = shared_prefix(rows);
-    std::vector<Head> heads(rows.size());
-    for (std::uint32_t i = 0; i < heads.size(); ++i) {
-      heads[i] = {head_of(rows[i].key, shared), head_of(rows[i].key, shared + sizeof(std::uint64_t)), i};
-    }
-    const auto before = [&rows](const Head& a, const Head& b) {
-      if (a.first != b.first) return a.first < b.first;
-      if (a.second != b.second) return a.second < b.second;
-      const int compared = rows[a.row].key.compare(rows[b.row].key);
-      return compared < 0 || (compared == 0 && a.row < b.row);
-    };
-    if (!std::is_sorted(heads.begin(), heads.end(), before)) std::sort(heads.begin(), heads.end(), before);
-    std::vector<std::uint32_t> order(heads.size());
-    std::transform(heads.begin(), heads.end(), order.begin(), [](const Head& head) { return head.row; });
-    return order;
-  }
-
-  std::map<char, std::vector<RowChange>> tables_;
-};
+using Builder = SortedRows::Builder;
 
 /// Adds the rows that a value stands for, when it is legal and in its only form: else it would not be found again byte
 /// for byte. Gives the key of its own row.
 template <typename Put, typename Value>
-Result<std::string> add_checked(char table, std::string_view bytes, Result<Value> value, Tables& tables) {
+Result<std::string_view> add_checked(char table, std::string_view bytes, Result<Value> value, Builder& rows) {
   SY_RETURN_IF_ERROR(value.status());
   if (const Status status = validate(*value); !status.ok()) return Status(Code::kCorrupt, status.message());
-  std::vector<RowChange> rows = rows_of(Put{std::move(value).value()});
-  if (rows.front().value != bytes) return corrupt(std::string("a value of table '") + table + "' is malformed");
-  std::string key = rows.front().key;
-  for (RowChange& row : rows) tables.add(std::move(row));
+  const std::vector<RowChange> changes = rows_of(Put{std::move(value).value()});
+  if (changes.front().value != bytes) return corrupt(std::string("a value of table '") + table + "' is malformed");
+  const std::string_view key = rows.keep(changes.front().key);
+  rows.add(key, rows.keep(bytes));
+  for (std::size_t i = 1; i < changes.size(); ++i) {
+    // The epoch's row carries its first instant too; the last one stands in a row of its own.
+    if (changes[i].value && changes[i].key.front() != keys::kLastInstant) {
+      rows.add(rows.keep(changes[i].key), rows.keep(*changes[i].value));
+    }
+  }
   return key;
 }
 
@@ -118,72 +52,59 @@ Status check_appends(const RevisionRecord& record, std::uint64_t sequence) {
   return corrupt("a record of append " + std::to_string(newest) + " in the state at " + std::to_string(sequence));
 }
 
-Result<std::string> add_record(std::string_view bytes, std::uint64_t sequence, Tables& tables) {
+/// The rows of a record that was checked, whose stored form is `bytes`. Most of a state is these.
+std::string_view add_rows_of(const RevisionRecord& record, std::string_view bytes, Builder& rows) {
+  const RecordRows of_record = rows_of_record(record);
+  // The key stands at the end of what the orders say.
+  const std::string_view order_value = rows.keep(of_record.order_value);
+  const std::string_view key = order_value.substr(order_value.size() - of_record.key.size());
+  rows.add(key, rows.keep(bytes));
+  rows.add(rows.keep(of_record.group), key);
+  rows.add(rows.keep(of_record.order), order_value);
+  rows.add(rows.keep(of_record.resource_order), order_value);
+  for (const std::string& operation : of_record.operations) rows.add(rows.keep(operation), key);
+  return key;
+}
+
+Result<std::string_view> add_record(std::string_view bytes, std::uint64_t sequence, Builder& rows) {
   if (const auto record = wire::find_record(bytes)) {
     SY_RETURN_IF_ERROR(check_appends(*record, sequence));
     if (const Status status = validate(*record); !status.ok()) return Status(Code::kCorrupt, status.message());
-    std::vector<RowChange> rows = rows_of_record(*record, std::string(bytes));
-    std::string key = rows.front().key;
-    for (RowChange& row : rows) tables.add(std::move(row));
-    return key;
+    return add_rows_of(*record, bytes, rows);
   }
   Result<RevisionRecord> record = decode_record(bytes);
   if (record.ok()) SY_RETURN_IF_ERROR(check_appends(*record, sequence));
-  return add_checked<RevisionPut>(keys::kRevision, bytes, std::move(record), tables);
+  return add_checked<RevisionPut>(keys::kRevision, bytes, std::move(record), rows);
 }
 
-Result<std::string> add_row(char table, std::string_view value, std::uint64_t sequence, Tables& tables) {
+Result<std::string_view> add_row(char table, std::string_view value, std::uint64_t sequence, Builder& rows) {
   switch (table) {
     case keys::kRevision:
-      return add_record(value, sequence, tables);
+      return add_record(value, sequence, rows);
     case keys::kWriter:
-      return add_checked<WriterPut>(table, value, decode_writer(value), tables);
+      return add_checked<WriterPut>(table, value, decode_writer(value), rows);
     case keys::kLease:
-      return add_checked<LeasePut>(table, value, decode_lease(value), tables);
+      return add_checked<LeasePut>(table, value, decode_lease(value), rows);
     case keys::kWatermark:
-      return add_checked<WatermarkPut>(table, value, decode_watermark(value), tables);
+      return add_checked<WatermarkPut>(table, value, decode_watermark(value), rows);
     case keys::kRunner:
-      return add_checked<RunnerPut>(table, value, decode_runner(value), tables);
+      return add_checked<RunnerPut>(table, value, decode_runner(value), rows);
     case keys::kAccess:
-      return add_checked<AccessPut>(table, value, decode_access(value), tables);
+      return add_checked<AccessPut>(table, value, decode_access(value), rows);
     case keys::kEpoch:
-      return add_checked<EpochBegun>(table, value, decode_epoch(value), tables);
+      return add_checked<EpochBegun>(table, value, decode_epoch(value), rows);
     case keys::kLastInstant: {
       const auto instant = keys::parse_be64(value);
       if (!instant || *instant > static_cast<std::uint64_t>(kInstantMsMax)) return corrupt("its instant is malformed");
-      tables.add({keys::last_instant(), std::string(value)});
-      return keys::last_instant();
+      const std::string_view key = rows.keep(keys::last_instant());
+      rows.add(key, rows.keep(value));
+      return key;
     }
     default:
       return Status(Code::kUnavailable,
                     std::string("snapshot section weight_metadata: table '") + table + "' is of a newer version");
   }
 }
-
-/// Rows in key order as a state.
-class SortedRows final : public StateView {
- public:
-  explicit SortedRows(const std::vector<RowChange>& rows) : rows_(rows) {}
-  std::uint64_t sequence() const override { return 0; }
-  Result<std::optional<std::string>> get(std::string_view key) const override {
-    const auto row = first_from(key);
-    if (row == rows_.end() || row->key != key) return std::optional<std::string>();
-    return row->value;
-  }
-  Status scan(std::string_view from, std::string_view to, bool descending, const Visitor& visit) const override {
-    SY_CHECK(!descending, "nobody reads the rows of a section backwards");
-    const auto end = to.empty() ? rows_.end() : first_from(to);
-    for (auto row = first_from(from); row < end && visit(row->key, *row->value); ++row) {
-    }
-    return {};
-  }
-
- private:
-  std::vector<RowChange>::const_iterator first_from(std::string_view key) const {
-    return std::ranges::lower_bound(rows_, key, {}, [](const RowChange& row) { return std::string_view(row.key); });
-  }
-  const std::vector<RowChange>& rows_;
-};
 
 /// What holds between the rows of a whole state; each by itself was checked.
 Status check_whole(const StateView& state) {
@@ -195,7 +116,7 @@ Status check_whole(const StateView& state) {
     return false;
   };
   const auto record_of = [&](const Identity& identity) { return find_revision(state, identity).value(); };
-  SY_RETURN_IF_ERROR(state.scan({}, {}, false, [&](std::string_view key, std::string_view value) {
+  const auto check_row = [&](std::string_view key, std::string_view value) {
     switch (key.front()) {
       case keys::kOrder: {
         // One a record, and the state stands in it: no record needs to be decoded again.
@@ -242,8 +163,13 @@ Status check_whole(const StateView& state) {
       default:
         return true;
     }
-  }));
-  return failed;
+  };
+  for (const char table : {keys::kOrder, keys::kWriter, keys::kLease, keys::kRunner, keys::kAccess}) {
+    const std::string prefix(1, table);
+    SY_RETURN_IF_ERROR(state.scan(prefix, keys::after_prefix(prefix), false, check_row));
+    SY_RETURN_IF_ERROR(failed);
+  }
+  return {};
 }
 
 void append_be32(std::string& out, std::size_t number) {
@@ -270,7 +196,7 @@ Result<std::string> save_section(const StateView& view) {
   return out;
 }
 
-Result<std::vector<RowChange>> load_section(std::string_view section, std::uint64_t sequence) {
+Result<std::shared_ptr<const SortedRows>> load_section(std::string_view section, std::uint64_t sequence) {
   if (!section.starts_with(kMagic)) return corrupt("it does not begin as one");
   if (section.size() < kMagic.size() + 1 + kSumBytes) return corrupt("it is cut short");
   const std::string_view body = section.substr(0, section.size() - kSumBytes);
@@ -283,8 +209,9 @@ Result<std::vector<RowChange>> load_section(std::string_view section, std::uint6
   }
   if (format == 0) return corrupt("format 0");
 
-  Tables tables;
-  std::string last_key;
+  Builder rows;
+  std::string_view last_key;
+  std::optional<std::int64_t> begun_ms;
   std::string_view rest = body.substr(kMagic.size() + 1);
   while (!rest.empty()) {
     if (rest.size() < 5) return corrupt("a row is cut short");
@@ -293,15 +220,24 @@ Result<std::vector<RowChange>> load_section(std::string_view section, std::uint6
     const char table = rest.front();
     rest.remove_prefix(5);
     if (rest.size() < bytes) return corrupt("a row is cut short");
-    Result<std::string> key = add_row(table, rest.substr(0, bytes), sequence, tables);
-    if (!key.ok()) return std::move(key).status().annotate("loading snapshot section", kSnapshotSection);
+    const std::string_view value = rest.substr(0, bytes);
+    const Result<std::string_view> key = add_row(table, value, sequence, rows);
+    if (!key.ok()) return Status(key.status()).annotate("loading snapshot section", kSnapshotSection);
     rest.remove_prefix(bytes);
     if (*key <= last_key) return corrupt("its rows are not in order");
-    last_key = std::move(key).value();
+    last_key = *key;
+    if (table == keys::kEpoch) begun_ms = decode_epoch(value)->begun_mono_ms;
+    if (table == keys::kLastInstant) begun_ms.reset();
   }
-  SY_ASSIGN_OR_RETURN(std::vector<RowChange> rows, std::move(tables).sorted());
-  SY_RETURN_IF_ERROR(check_whole(SortedRows(rows)));
-  return rows;
+  // An epoch in which nothing happened yet.
+  if (begun_ms) rows.add(rows.keep(keys::last_instant()), rows.keep(keys::be64(static_cast<std::uint64_t>(*begun_ms))));
+  std::optional<SortedRows> sorted = std::move(rows).finish();
+  if (!sorted) return corrupt("two rows claim one index key");
+  auto loaded = std::make_shared<const SortedRows>(*std::move(sorted));
+  MemoryState state;
+  state.reset(sequence, loaded);
+  SY_RETURN_IF_ERROR(check_whole(state));
+  return loaded;
 }
 
 }  // namespace steelyard::metadata

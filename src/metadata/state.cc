@@ -19,47 +19,30 @@ Digest group_digest(const RevisionRecord& record) {
 /// Collects the rows of one entry.
 class Changes {
  public:
+  explicit Changes(std::string_view encoded) : encoded_(encoded) {}
+
   void operator()(const RevisionPut& body) {
     const RevisionRecord& record = body.record;
-    put_record(record, encode_record(record));
+    put_record(record, encoded_.empty() ? encode_record(record) : std::string(encoded_));
     if (record.committed_seq == 0) return;
     // Once committed it stands by its commit, and no longer where it began.
     remove(keys::order(record.identity, keys::OrderClass::kUncommitted, record.begin_seq));
     remove(keys::resource_order(record.identity, keys::OrderClass::kUncommitted, record.begin_seq));
   }
 
-  void put_record(const RevisionRecord& record, std::string encoded) {
-    const Identity& identity = record.identity;
-    const std::string key = keys::of(keys::kRevision, identity);
-    const std::string order_value = keys::order_value(record.availability, key);
-    rows_.reserve(6);
-    put(key, std::move(encoded));
-    put(keys::group(group_digest(record)), key);
-    const bool committed = record.committed_seq != 0;
-    const auto place = committed ? keys::OrderClass::kCommitted : keys::OrderClass::kUncommitted;
-    const std::uint64_t sequence = committed ? record.committed_seq : record.begin_seq;
-    put(keys::order(identity, place, sequence), order_value);
-    put(keys::resource_order(identity, place, sequence), order_value);
-    if (record.operation) put(keys::operation_id(record.operation->operation_id), key);
-    for (const Operation& operation : record.finished_operations) put(keys::operation_id(operation.operation_id), key);
-  }
-
   void operator()(const RevisionRemoved& body) {
-    const RevisionRecord& record = body.record;
-    const Identity& identity = record.identity;
-    remove(keys::of(keys::kRevision, identity));
-    remove(keys::group(group_digest(record)));
-    const bool committed = record.committed_seq != 0;
-    const auto place = committed ? keys::OrderClass::kCommitted : keys::OrderClass::kUncommitted;
-    const std::uint64_t sequence = committed ? record.committed_seq : record.begin_seq;
-    remove(keys::order(identity, place, sequence));
-    remove(keys::resource_order(identity, place, sequence));
-    for (const Operation& operation : record.finished_operations) remove(keys::operation_id(operation.operation_id));
-    remove(keys::of(keys::kAccess, identity));
+    RecordRows rows = rows_of_record(body.record);
+    remove(std::move(rows.key));
+    remove(std::move(rows.group));
+    remove(std::move(rows.order));
+    remove(std::move(rows.resource_order));
+    for (std::string& operation : rows.operations) remove(std::move(operation));
+    remove(keys::of(keys::kAccess, body.record.identity));
   }
 
   void operator()(const WriterPut& body) {
-    put(keys::of(keys::kWriter, body.writer.identity), encode_writer(body.writer));
+    put(keys::of(keys::kWriter, body.writer.identity),
+        encoded_.empty() ? encode_writer(body.writer) : std::string(encoded_));
   }
   void operator()(const WriterRemoved& body) { remove(keys::of(keys::kWriter, body.identity)); }
 
@@ -93,9 +76,19 @@ class Changes {
   std::vector<RowChange> take() { return std::move(rows_); }
 
  private:
+  void put_record(const RevisionRecord& record, std::string encoded) {
+    RecordRows rows = rows_of_record(record);
+    rows_.reserve(7 + rows.operations.size());  // with what a commit removes, and the instant
+    put(rows.key, std::move(encoded));
+    put(std::move(rows.group), rows.key);
+    put(std::move(rows.order), rows.order_value);
+    put(std::move(rows.resource_order), std::move(rows.order_value));
+    for (std::string& operation : rows.operations) put(std::move(operation), rows.key);
+  }
   void put(std::string key, std::string value) { rows_.push_back({std::move(key), std::move(value)}); }
   void remove(std::string key) { rows_.push_back({std::move(key), std::nullopt}); }
 
+  std::string_view encoded_;
   std::vector<RowChange> rows_;
 };
 
@@ -106,25 +99,41 @@ void append_framed(std::string& out, std::string_view bytes) {
 
 }  // namespace
 
-std::vector<RowChange> rows_of(const EntryBody& body) {
-  Changes changes;
+RecordRows rows_of_record(const RevisionRecord& record) {
+  const Identity& identity = record.identity;
+  const bool committed = record.committed_seq != 0;
+  const auto place = committed ? keys::OrderClass::kCommitted : keys::OrderClass::kUncommitted;
+  const std::uint64_t sequence = committed ? record.committed_seq : record.begin_seq;
+  RecordRows rows;
+  rows.key = keys::of(keys::kRevision, identity);
+  rows.group = keys::group(group_digest(record));
+  rows.order = keys::order(identity, place, sequence);
+  rows.resource_order = keys::resource_order(identity, place, sequence);
+  rows.order_value = keys::order_value(record.availability, rows.key);
+  if (record.operation) rows.operations.push_back(keys::operation_id(record.operation->operation_id));
+  for (const Operation& operation : record.finished_operations) {
+    rows.operations.push_back(keys::operation_id(operation.operation_id));
+  }
+  return rows;
+}
+
+std::vector<RowChange> rows_of(const EntryBody& body, std::string_view encoded) {
+  Changes changes(encoded);
   std::visit(changes, body);
   return changes.take();
 }
 
-std::vector<RowChange> rows_of_record(const RevisionRecord& record, std::string encoded) {
-  Changes changes;
-  changes.put_record(record, std::move(encoded));
-  return changes.take();
+std::vector<RowChange> rows_of(const DecodedEntry& entry) {
+  std::vector<RowChange> rows = rows_of(entry.body, entry.encoded);
+  if (entry.mono_ms) {
+    rows.push_back({keys::last_instant(), keys::be64(static_cast<std::uint64_t>(*entry.mono_ms))});
+  }
+  return rows;
 }
 
 Result<std::vector<RowChange>> changes_of(const Entry& entry) {
   SY_ASSIGN_OR_RETURN(const DecodedEntry decoded, decode_entry(entry));
-  std::vector<RowChange> rows = rows_of(decoded.body);
-  if (decoded.mono_ms) {
-    rows.push_back({keys::last_instant(), keys::be64(static_cast<std::uint64_t>(*decoded.mono_ms))});
-  }
-  return rows;
+  return rows_of(decoded);
 }
 
 Result<std::string> export_canonical(const StateView& view) {

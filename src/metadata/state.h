@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -14,6 +15,7 @@
 
 #include "base/bytes.h"
 #include "base/status.h"
+#include "metadata/sorted_rows.h"
 #include "metadata/types.h"
 
 namespace steelyard::metadata {
@@ -48,9 +50,10 @@ struct Entry {
 Result<std::vector<RowChange>> changes_of(const Entry& entry);
 
 /// Checks the entries of the append `sequence` against the state before it: generation steps by one, immutability,
-/// legal edges, sequence references. CORRUPT naming the entry. For replay, recovery and tests; Prepare's results always
-/// pass.
-Status check_entries(const StateView& before, std::uint64_t sequence, const std::vector<Entry>& entries);
+/// legal edges, sequence references. Gives the changes that they come to, each row once. CORRUPT naming the entry. For
+/// replay, recovery and tests; Prepare's results always pass.
+Result<std::vector<RowChange>> check_entries(const StateView& before, std::uint64_t sequence,
+                                             const std::vector<Entry>& entries);
 
 /// Every row, in key order, in one deterministic encoding: proves that two views are equal.
 Result<std::string> export_canonical(const StateView& view);
@@ -61,6 +64,6 @@ inline constexpr std::string_view kSnapshotSection = "weight_metadata";
 Result<std::string> save_section(const StateView& view);
 /// `sequence` is the snapshot's: no record may name a later append. CORRUPT for a damaged or illegal section,
 /// UNAVAILABLE for one of a newer version.
-Result<std::vector<RowChange>> load_section(std::string_view section, std::uint64_t sequence);
+Result<std::shared_ptr<const SortedRows>> load_section(std::string_view section, std::uint64_t sequence);
 
 }  // namespace steelyard::metadata

@@ -47,7 +47,7 @@ struct TestBench {
 
   void append(const std::vector<Entry>& entries) {
     if (entries.empty()) return;
-    const Status legal = check_entries(state, state.sequence() + 1, entries);
+    const Status legal = check_entries(state, state.sequence() + 1, entries).status();
     EXPECT_TRUE(legal.ok()) << legal.to_string();
     last = entries;
     log.emplace_back(state.sequence() + 1, entries);

@@ -254,6 +254,13 @@ bool read(Reader in, Writer& out) {
   return in.whole();
 }
 
+bool read(Reader in, EpochState& out) {
+  in.text(1, out.epoch);
+  in.number(2, out.begun_mono_ms);
+  in.number(3, out.ordinal);
+  return in.whole();
+}
+
 template <typename Value>
 std::optional<Value> find(std::string_view bytes) {
   std::optional<Value> value(std::in_place);
@@ -266,6 +273,7 @@ std::optional<Value> find(std::string_view bytes) {
 std::optional<RevisionRecord> find_record(std::string_view bytes) { return find<RevisionRecord>(bytes); }
 std::optional<Writer> find_writer(std::string_view bytes) { return find<Writer>(bytes); }
 std::optional<Identity> find_identity(std::string_view bytes) { return find<Identity>(bytes); }
+std::optional<EpochState> find_epoch(std::string_view bytes) { return find<EpochState>(bytes); }
 
 std::optional<EntryParts> find_entry(std::string_view bytes) {
   constexpr unsigned kBodyFirst = 10;

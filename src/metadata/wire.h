@@ -18,6 +18,7 @@ namespace steelyard::metadata::wire {
 std::optional<RevisionRecord> find_record(std::string_view bytes);
 std::optional<Writer> find_writer(std::string_view bytes);
 std::optional<Identity> find_identity(std::string_view bytes);
+std::optional<EpochState> find_epoch(std::string_view bytes);
 
 /// A serialized entry taken apart: `mono_ms` and the body's field number and bytes. Absent as above.
 struct EntryParts {

@@ -8,8 +8,8 @@ class MetadataCodec final : public StateCodec {
   Result<std::vector<metadata::RowChange>> changes_of(const metadata::Entry& entry) const override {
     return metadata::changes_of(entry);
   }
-  Status check_entries(const metadata::StateView& before, std::uint64_t sequence,
-                       const std::vector<metadata::Entry>& entries) const override {
+  Result<std::vector<metadata::RowChange>> check_entries(const metadata::StateView& before, std::uint64_t sequence,
+                                                         const std::vector<metadata::Entry>& entries) const override {
     return metadata::check_entries(before, sequence, entries);
   }
   Result<std::string> export_canonical(const metadata::StateView& view) const override {
@@ -19,8 +19,8 @@ class MetadataCodec final : public StateCodec {
   Result<std::string> save_section(const metadata::StateView& view) const override {
     return metadata::save_section(view);
   }
-  Result<std::vector<metadata::RowChange>> load_section(std::string_view section,
-                                                        std::uint64_t sequence) const override {
+  Result<std::shared_ptr<const metadata::SortedRows>> load_section(std::string_view section,
+                                                                   std::uint64_t sequence) const override {
     return metadata::load_section(section, sequence);
   }
 };

@@ -33,14 +33,15 @@ class BenchCodec final : public StateCodec {
     const auto space = entry.bytes.find(' ');
     return std::vector<metadata::RowChange>{{entry.bytes.substr(0, space), entry.bytes.substr(space + 1)}};
   }
-  Status check_entries(const metadata::StateView&, std::uint64_t, const std::vector<metadata::Entry>&) const override {
-    return Status();
+  Result<std::vector<metadata::RowChange>> check_entries(const metadata::StateView&, std::uint64_t,
+                                                         const std::vector<metadata::Entry>&) const override {
+    return std::vector<metadata::RowChange>();
   }
   Result<std::string> export_canonical(const metadata::StateView&) const override { return std::string(); }
   std::string section_name() const override { return "bench"; }
   Result<std::string> save_section(const metadata::StateView&) const override { return std::string(); }
-  Result<std::vector<metadata::RowChange>> load_section(std::string_view, std::uint64_t) const override {
-    return std::vector<metadata::RowChange>();
+  Result<std::shared_ptr<const metadata::SortedRows>> load_section(std::string_view, std::uint64_t) const override {
+    return std::make_shared<const metadata::SortedRows>();
   }
 };
 

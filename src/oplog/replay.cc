@@ -7,37 +7,32 @@ constexpr std::size_t kReplayPage = 256;
 
 }  // namespace
 
-Result<MapState> state_of(const Snapshot& snapshot, const StateCodec& codec) {
-  MapState state;
-  state.set_sequence(snapshot.sequence);
-  const auto section = snapshot.sections.find(codec.section_name());
-  if (section == snapshot.sections.end()) return state;
-  SY_ASSIGN_OR_RETURN(auto rows, codec.load_section(section->second, snapshot.sequence));
-  state.apply(std::move(rows));
+Result<metadata::MemoryState> state_of(const Snapshot& snapshot, const StateCodec& codec) {
+  metadata::MemoryState state;
+  std::shared_ptr<const metadata::SortedRows> rows;
+  if (const auto section = snapshot.sections.find(codec.section_name()); section != snapshot.sections.end()) {
+    SY_ASSIGN_OR_RETURN(rows, codec.load_section(section->second, snapshot.sequence));
+  }
+  state.reset(snapshot.sequence, std::move(rows));
   return state;
 }
 
-Status replay(const Append& append, const StateCodec& codec, MapState& state) {
+Status replay(const Append& append, const StateCodec& codec, metadata::MemoryState& state) {
   if (append.sequence != state.sequence() + 1) {
     return Status(Code::kCorrupt,
                   "the log goes from " + std::to_string(state.sequence()) + " to " + std::to_string(append.sequence),
                   "restore the catalog from its newest snapshot copy (steelyard recover)");
   }
-  const std::string name = "log row " + std::to_string(append.sequence);
-  if (auto status = codec.check_entries(state, append.sequence, append.entries); !status.ok()) {
-    return std::move(status).annotate("replaying", name);
+  auto changes = codec.check_entries(state, append.sequence, append.entries);
+  if (!changes.ok()) {
+    return std::move(changes).status().annotate("replaying", "log row " + std::to_string(append.sequence));
   }
-  for (const Entry& entry : append.entries) {
-    auto changes = codec.changes_of(entry);
-    if (!changes.ok()) return std::move(changes).status().annotate("replaying", name);
-    state.apply(*std::move(changes));
-  }
-  state.set_sequence(append.sequence);
+  state.apply_changes(append.sequence, *std::move(changes));
   return Status();
 }
 
-Result<MapState> replay_log(OpLog& log, std::uint64_t sequence, const StateCodec& codec) {
-  MapState state;
+Result<metadata::MemoryState> replay_log(OpLog& log, std::uint64_t sequence, const StateCodec& codec) {
+  metadata::MemoryState state;
   auto encoded = log.newest_snapshot();
   if (encoded.ok()) {
     SY_ASSIGN_OR_RETURN(const Snapshot snapshot, decode_snapshot(*encoded));
@@ -71,7 +66,7 @@ Status verify_state(OpLog& log, const StateCodec& codec) {
     sequence = view.sequence();
     return Status();
   }));
-  SY_ASSIGN_OR_RETURN(const MapState replayed, replay_log(log, sequence, codec));
+  SY_ASSIGN_OR_RETURN(const metadata::MemoryState replayed, replay_log(log, sequence, codec));
   SY_ASSIGN_OR_RETURN(const std::string implied, codec.export_canonical(replayed));
   if (served != implied) {
     return Status(Code::kCorrupt,

@@ -189,7 +189,7 @@ class Collection {
       auto rows = metadata::load_section(section->second, snapshot->sequence);
       if (!rows.ok()) continue;
       metadata::MemoryState state;
-      state.reset(snapshot->sequence, std::move(rows).value());
+      state.reset(snapshot->sequence, *std::move(rows));
       return std::optional(std::move(state));
     }
     return std::optional<metadata::MemoryState>();

@@ -71,7 +71,7 @@ class Rebuilding {
     if (snapshot.sequence != sequence) {
       return {Code::kCorrupt, fmt::format("it is a snapshot of sequence {}, not of its name's", snapshot.sequence)};
     }
-    SY_ASSIGN_OR_RETURN(const oplog::MapState state, oplog::state_of(snapshot, oplog::metadata_codec()));
+    SY_ASSIGN_OR_RETURN(const metadata::MemoryState state, oplog::state_of(snapshot, oplog::metadata_codec()));
     SY_ASSIGN_OR_RETURN(auto records,
                         metadata::rows_under(state, {metadata::keys::kRevision}, metadata::decode_record));
     SY_ASSIGN_OR_RETURN(auto marks,
@@ -306,7 +306,7 @@ class Rebuilding {
     // What was appended after the newest of them is lost; its numbers must not be given again to something else.
     rebuilt_.snapshot.sequence = sequence_ + 1;
     metadata::MemoryState state;
-    state.reset(rebuilt_.snapshot.sequence, std::move(rows));
+    state.apply_changes(rebuilt_.snapshot.sequence, std::move(rows));
     const oplog::StateCodec& codec = oplog::metadata_codec();
     SY_ASSIGN_OR_RETURN(std::string section, codec.save_section(state));
     SY_RETURN_IF_ERROR(codec.load_section(section, rebuilt_.snapshot.sequence)

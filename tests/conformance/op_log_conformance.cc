@@ -26,14 +26,18 @@ class PlainCodec final : public StateCodec {
     return std::vector<metadata::RowChange>{{rest.substr(0, second), rest.substr(second + 1)}};
   }
 
-  Status check_entries(const StateView& before, std::uint64_t, const std::vector<Entry>& entries) const override {
+  Result<std::vector<metadata::RowChange>> check_entries(const StateView& before, std::uint64_t,
+                                                         const std::vector<Entry>& entries) const override {
     SY_ASSIGN_OR_RETURN(const auto row, before.get("step"));
     std::uint64_t number = row ? std::stoull(*row) : 0;
+    std::vector<metadata::RowChange> changes;
     for (const Entry& entry : entries) {
+      SY_ASSIGN_OR_RETURN(auto some, changes_of(entry));
+      changes.insert(changes.end(), some.begin(), some.end());
       if (!entry.bytes.starts_with("step ")) continue;
       if (std::stoull(entry.bytes.substr(5)) != ++number) return Status(Code::kCorrupt, "step out of turn");
     }
-    return Status();
+    return changes;
   }
 
   Result<std::string> export_canonical(const StateView& view) const override {
@@ -53,17 +57,19 @@ class PlainCodec final : public StateCodec {
     return out;
   }
 
-  Result<std::vector<metadata::RowChange>> load_section(std::string_view section, std::uint64_t) const override {
-    std::vector<metadata::RowChange> rows;
+  Result<std::shared_ptr<const metadata::SortedRows>> load_section(std::string_view section,
+                                                                   std::uint64_t) const override {
+    metadata::SortedRows::Builder rows;
     while (!section.empty()) {
       const auto end = section.find('\n');
       const auto equals = section.find('=');
       if (end == std::string_view::npos || equals >= end) return Status(Code::kCorrupt, "plain section");
-      rows.push_back(
-          {std::string(section.substr(0, equals)), std::string(section.substr(equals + 1, end - equals - 1))});
+      rows.add(rows.keep(section.substr(0, equals)), rows.keep(section.substr(equals + 1, end - equals - 1)));
       section.remove_prefix(end + 1);
     }
-    return rows;
+    auto sorted = std::move(rows).finish();
+    if (!sorted) return Status(Code::kCorrupt, "plain section");
+    return std::make_shared<const metadata::SortedRows>(*std::move(sorted));
   }
 };
 

@@ -15,14 +15,14 @@ namespace {
 class MemoryLog final : public OpLog {
  public:
   MemoryLog(Runtime& runtime, bool standbys, const StateCodec& codec)
-      : runtime_(runtime), standbys_(standbys), codec_(codec), state_(std::make_shared<MapState>()) {}
+      : runtime_(runtime), standbys_(standbys), codec_(codec), state_(std::make_shared<metadata::MemoryState>()) {}
 
   Result<std::uint64_t> write(const Prepare& prepare) override {
     std::vector<std::shared_ptr<Event>> woken;
     std::uint64_t sequence = 0;
     {
       const std::lock_guard turn(turn_mutex_);
-      std::shared_ptr<MapState> before = current();
+      std::shared_ptr<metadata::MemoryState> before = current();
       Append append;
       append.at = Now{runtime_.epoch(), runtime_.mono_ms(), runtime_.wall_ms()};
       SY_ASSIGN_OR_RETURN(append.entries, prepare(*before, append.at));
@@ -38,9 +38,8 @@ class MemoryLog final : public OpLog {
       sequence = append.sequence = before->sequence() + 1;
       const std::lock_guard lock(mutex_);
       before.reset();
-      if (state_.use_count() > 1) state_ = std::make_shared<MapState>(*state_);
-      state_->apply(changes);
-      state_->set_sequence(sequence);
+      if (state_.use_count() > 1) state_ = std::make_shared<metadata::MemoryState>(*state_);
+      state_->apply_changes(sequence, std::move(changes));
       appends_.push_back(std::move(append));
       woken = std::move(watchers_);
       watchers_.clear();
@@ -57,10 +56,9 @@ class MemoryLog final : public OpLog {
       return Status(Code::kNotFound, "resnapshot: appends up to " + std::to_string(base_) + " were trimmed");
     }
     std::vector<Append> out;
-    for (const Append& append : appends_) {
-      if (out.size() == limit) break;
-      if (append.sequence > after) out.push_back(append);
-    }
+    // They are in the order of the log, without gaps.
+    for (std::uint64_t at = after - base_; at < appends_.size() && out.size() < limit; ++at)
+      out.push_back(appends_[at]);
     return out;
   }
 
@@ -81,7 +79,7 @@ class MemoryLog final : public OpLog {
   }
 
   Result<std::uint64_t> save_snapshot() override {
-    const std::shared_ptr<const MapState> state = current();
+    const std::shared_ptr<const metadata::MemoryState> state = current();
     Snapshot snapshot{state->sequence(), foreign_sections()};
     SY_ASSIGN_OR_RETURN(snapshot.sections[codec_.section_name()], codec_.save_section(*state));
     std::string encoded = encode_snapshot(snapshot);
@@ -122,7 +120,7 @@ class MemoryLog final : public OpLog {
 
   Status restore(const Snapshot& snapshot) override {
     if (snapshot.sequence > kSequenceMax) return Status(Code::kCorrupt, "snapshot: its sequence is out of range");
-    SY_ASSIGN_OR_RETURN(MapState state, state_of(snapshot, codec_));
+    SY_ASSIGN_OR_RETURN(metadata::MemoryState state, state_of(snapshot, codec_));
     std::vector<std::shared_ptr<Event>> woken;
     {
       const std::lock_guard turn(turn_mutex_);
@@ -134,7 +132,7 @@ class MemoryLog final : public OpLog {
       base_ = snapshot_sequence_ = snapshot.sequence;
       has_snapshot_ = true;
       snapshot_ = encode_snapshot(snapshot);
-      state_ = std::make_shared<MapState>(std::move(state));
+      state_ = std::make_shared<metadata::MemoryState>(std::move(state));
       woken = std::move(watchers_);
       watchers_.clear();
     }
@@ -145,7 +143,7 @@ class MemoryLog final : public OpLog {
   Capabilities capabilities() const override { return Capabilities{false, standbys_, false, "memory"}; }
 
  private:
-  std::shared_ptr<MapState> current() {
+  std::shared_ptr<metadata::MemoryState> current() {
     const std::lock_guard lock(mutex_);
     return state_;
   }
@@ -169,7 +167,7 @@ class MemoryLog final : public OpLog {
   const StateCodec& codec_;
   std::mutex turn_mutex_;
   std::mutex mutex_;  ///< guards what follows; never held across a call
-  std::shared_ptr<MapState> state_;
+  std::shared_ptr<metadata::MemoryState> state_;
   std::vector<Append> appends_;
   std::uint64_t base_ = 0;  ///< appends up to here were trimmed, or came with a restore
   bool has_snapshot_ = false;

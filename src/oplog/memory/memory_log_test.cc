@@ -106,7 +106,7 @@ TEST(FaultPlan, ASeedGivesTheSameFaultsAgain) {
 }
 
 TEST(Replay, RefusesGapsAndIllegalSteps) {
-  MapState state;
+  metadata::MemoryState state;
   Append append{1, std::string(16, 'x'), Now{"e", 1, 1}, {step(1)}};
   EXPECT_TRUE(replay(append, plain_codec(), state).ok());
   append.sequence = 3;

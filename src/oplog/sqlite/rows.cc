@@ -146,7 +146,7 @@ Status set_meta(Connection& connection, std::string_view name, std::uint64_t val
   return cursor.bind_text(1, name).bind(2, static_cast<std::int64_t>(value)).run();
 }
 
-Status put_row(Connection& connection, std::string_view key, const std::optional<std::string>& value) {
+Status put_row(Connection& connection, std::string_view key, std::optional<std::string_view> value) {
   if (!value) {
     SY_ASSIGN_OR_RETURN(Cursor cursor, connection.prepare("DELETE FROM state WHERE key = ?"));
     return cursor.bind_blob(1, key).run();
@@ -157,9 +157,13 @@ Status put_row(Connection& connection, std::string_view key, const std::optional
   return cursor.bind(3, std::bit_cast<std::int64_t>(state_row_sum(key, *value))).run();
 }
 
-Status put_rows(Connection& connection, const std::map<std::string, std::string, std::less<>>& rows) {
-  for (const auto& [key, value] : rows) SY_RETURN_IF_ERROR(put_row(connection, key, value));
-  return Status();
+Status put_rows(Connection& connection, const StateView& state) {
+  Status put;
+  SY_RETURN_IF_ERROR(state.scan({}, {}, false, [&](std::string_view key, std::string_view value) {
+    put = put_row(connection, key, value);
+    return put.ok();
+  }));
+  return put;
 }
 
 Status put_append(Connection& connection, std::uint64_t sequence, std::string_view request_id, std::string_view batch) {

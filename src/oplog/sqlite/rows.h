@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -44,8 +43,8 @@ Result<std::uint64_t> base_sequence(Connection& connection);
 Status set_meta(Connection& connection, std::string_view name, std::uint64_t value);
 
 /// Brings the rows of the state table to the given values.
-Status put_row(Connection& connection, std::string_view key, const std::optional<std::string>& value);
-Status put_rows(Connection& connection, const std::map<std::string, std::string, std::less<>>& rows);
+Status put_row(Connection& connection, std::string_view key, std::optional<std::string_view> value);
+Status put_rows(Connection& connection, const StateView& state);
 Status put_append(Connection& connection, std::uint64_t sequence, std::string_view request_id, std::string_view batch);
 
 /// Checked and decoded, without gaps (CORRUPT).

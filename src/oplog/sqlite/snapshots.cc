@@ -216,7 +216,7 @@ Result<std::uint64_t> SqliteLog::length() {
 Status SqliteLog::restore(const Snapshot& snapshot) {
   SY_RETURN_IF_ERROR(must_be_writable());
   if (snapshot.sequence > kSequenceMax) return Status(Code::kCorrupt, "snapshot: its sequence is out of range");
-  SY_ASSIGN_OR_RETURN(const MapState state, state_of(snapshot, codec_));
+  SY_ASSIGN_OR_RETURN(const metadata::MemoryState state, state_of(snapshot, codec_));
   return transact([&](Session& session) -> Status {
     Connection& connection = *session.connection;
     SY_ASSIGN_OR_RETURN(const std::uint64_t sequence, current_sequence(connection));
@@ -227,7 +227,7 @@ Status SqliteLog::restore(const Snapshot& snapshot) {
           "move the catalog aside first");
     }
     SY_RETURN_IF_ERROR(connection.execute("DELETE FROM state"));
-    SY_RETURN_IF_ERROR(put_rows(connection, state.rows()));
+    SY_RETURN_IF_ERROR(put_rows(connection, state));
     SY_RETURN_IF_ERROR(set_meta(connection, "base", snapshot.sequence));
     SY_RETURN_IF_ERROR(set_meta(connection, "folded", snapshot.sequence));
     SY_ASSIGN_OR_RETURN(const std::int64_t id, put_snapshot_row(connection, snapshot.sequence, true));
@@ -244,7 +244,7 @@ Status SqliteLog::rebuild_state() {
     SY_ASSIGN_OR_RETURN(const std::uint64_t sequence, current_sequence(connection));
     SY_ASSIGN_OR_RETURN(const std::uint64_t base, base_sequence(connection));
     SY_ASSIGN_OR_RETURN(const auto newest, find_newest_snapshot(connection));
-    MapState state;
+    metadata::MemoryState state;
     if (newest) {
       SY_ASSIGN_OR_RETURN(const Snapshot snapshot, load_snapshot(connection, *newest));
       SY_ASSIGN_OR_RETURN(state, state_of(snapshot, codec_));
@@ -261,7 +261,7 @@ Status SqliteLog::rebuild_state() {
     SY_RETURN_IF_ERROR(connection.execute(
         "DROP TABLE state;"
         "CREATE TABLE state(key BLOB PRIMARY KEY NOT NULL, value BLOB NOT NULL, sum INTEGER NOT NULL) WITHOUT ROWID;"));
-    SY_RETURN_IF_ERROR(put_rows(connection, state.rows()));
+    SY_RETURN_IF_ERROR(put_rows(connection, state));
     SY_RETURN_IF_ERROR(set_meta(connection, "folded", sequence));
     session.tail.clear();
     return set_meta(connection, "state_schema", kStateSchema);
