@@ -218,9 +218,10 @@ def trace(name: str, place: Place) -> list[str]:
 
 def tries(name: str, place: Place) -> list[tuple[str, int]]:
     """The first and the last pass of each point; of what the mutation beside it passes too, the verb's own points once."""
-    mutation, points = MUTATIONS[name], Counter(trace(name, place))
-    known = set(traced(mutation.beside)) if mutation.beside else set()
+    mutation = MUTATIONS[name]
     own = f"{mutation.words(place)[0]}."
+    points = Counter(trace(name, place))
+    known = set(traced(mutation.beside)) if mutation.beside else set()
     found = [(point, 1) for point in points if point not in known or point.startswith(own)]
     return found + [(point, count) for point, count in points.items() if point not in known and count > 1]
 
