@@ -117,6 +117,15 @@ def peak_rss(command: list, env: dict[str, str] | None = None) -> int:
     return usage.ru_maxrss * 1024
 
 
+def disk_bytes(command: list, env: dict[str, str]) -> tuple[int, int]:
+    """What a command read from and wrote to disks, in bytes; what the page cache gives is not counted."""
+    pid = os.posix_spawn(str(command[0]), [str(part) for part in command], env, file_actions=[(os.POSIX_SPAWN_OPEN, 1, "/dev/null", os.O_WRONLY, 0)])
+    _, status, usage = os.wait4(pid, 0)
+    if os.waitstatus_to_exitcode(status) != 0:
+        raise SystemExit(f"{' '.join(map(str, command))}: exit {os.waitstatus_to_exitcode(status)}")
+    return usage.ru_inblock * 512, usage.ru_oublock * 512
+
+
 class Cgroup:
     """A memory cgroup of version 1 or 2 with a limit; `enter` is for preexec_fn."""
 

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import figures
 import make_checkpoint
-from measure import Limit, Row, Series, Step, cgroup, drop_caches, forget, interleave, peak_in_cgroup, peak_rss, ratio, remove, run, warm
+from measure import Limit, Row, Series, Step, cgroup, disk_bytes, drop_caches, forget, interleave, peak_in_cgroup, peak_rss, ratio, remove, run, warm
 
 ROOT = Path(__file__).resolve().parent.parent
 BINARY = Path(os.environ.get("STEELYARD_BIN", ROOT / "build" / "bin" / "steelyard")).resolve()
@@ -352,13 +352,150 @@ class Bench:
             [Limit("slowest / mean", shares.median, 0.5, at_least=True, noise=shares.noise)],
         )  # fmt: skip
 
+    def row_delete(self) -> Row:
+        source = self.source()
+        out = self.work / "copy"
+
+        def stored() -> None:
+            self.fresh()
+            self.steelyard("import", source, "model")
+            os.sync()
+
+        def shared() -> None:
+            stored()
+            self.steelyard("import", source, "again")
+            os.sync()
+
+        def copied() -> None:
+            self.fresh(out)
+            self.copy(source, False)
+
+        series = interleave(
+            {
+                "delete": Step(lambda: self.steelyard("delete", "model", "--yes"), stored),
+                "shared": Step(lambda: self.steelyard("delete", "again", "--yes"), shared),
+                "rm": Step(lambda: run(["rm", "-r", out]), copied),
+            },
+            self.rounds,
+        )
+        self.fresh()
+        return Row(
+            "delete", "delete of a revision of 2 GiB, and of one that shares everything",
+            f"{series['delete'].median * 1000:.0f} ms, sharing {series['shared'].median * 1000:.0f} ms", f"rm -r {series['rm'].median * 1000:.0f} ms", "just written; gc frees the content",
+            [
+                ratio("x rm -r", series, "delete", series["rm"].median, 2.0, ["rm"]),
+                Limit("ms, sharing", series["shared"].median * 1000, 100, noise=series["shared"].noise, far=True),
+            ],
+        )  # fmt: skip
+
+    def row_gc(self) -> Row:
+        store = self.many_revisions(1_000)
+        env = self.environment(store)
+        try:
+            series = interleave({"gc": Step(lambda: run([BINARY, "gc", "--yes"], env=env))}, self.rounds)
+            peak = peak_rss([BINARY, "gc", "--yes"], env)
+        finally:
+            remove(store)
+        return Row(
+            "gc", "gc over 1,000 revisions, nothing to free", f"{series['gc'].median * 1000:.0f} ms, {peak / MIB:.0f} MiB", "", "whole process; store on tmpfs",
+            [Limit("s", series["gc"].median, 1.0, noise=series["gc"].noise, far=True), Limit("VmHWM, MiB", peak / MIB, 64)],
+        )  # fmt: skip
+
+    def row_recover(self) -> Row:
+        store = self.many_revisions(1_000)
+        env = self.environment(store)
+        try:
+            series = interleave({"recover": Step(lambda: run([BINARY, "recover", "--force", "--yes"], env=env))}, self.rounds)
+        finally:
+            remove(store)
+        return Row(
+            "recover", "recover of 1,000 revisions", f"{series['recover'].median:.2f} s", "", "whole process; store on tmpfs",
+            [Limit("s", series["recover"].median, 5.0, noise=series["recover"].noise, far=True)],
+        )  # fmt: skip
+
+    def row_repair(self) -> Row:
+        """One bit of one object turned over; `verify` finds it, `repair` takes the block from the source."""
+        source = self.source()
+        self.fresh()
+        self.steelyard("import", source, "model")
+        damaged = sorted(path for path in (self.store / "cold" / "groups").rglob("p/*") if path.stat().st_size == 64 * MIB)[3]
+        env, read, written, times = self.environment(), [], [], Series()
+        for number in range(self.rounds):
+            damaged.chmod(0o644)
+            with open(damaged, "r+b") as file:
+                file.seek(7 * MIB + number)
+                byte = file.read(1)
+                file.seek(-1, os.SEEK_CUR)
+                file.write(bytes([byte[0] ^ 1]))
+            damaged.chmod(0o444)
+            run([BINARY, "verify", "model"], env=env, wanted=5)
+            forget(self.store, source)
+            begin = time.perf_counter()
+            some_read, some_written = disk_bytes([BINARY, "repair", "model", "--source", source], env)
+            times.values.append(time.perf_counter() - begin)
+            read.append(some_read)
+            written.append(some_written)
+        self.fresh()
+        return Row(
+            "repair", "repair of one object with one damaged block, of 2 GiB",
+            f"{times.median:.2f} s; {max(read) / MIB:.0f} MiB read, {max(written) / MIB:.0f} MiB written", "the object 64 MiB", f"store and source cold ({self.cold})",
+            [Limit("read, x the object", max(read) / (64 * MIB), 3.0), Limit("written, x the object", max(written) / (64 * MIB), 3.0)],
+        )  # fmt: skip
+
+    def reads(self, revisions: int) -> list[re.Match]:
+        """Rounds of reads_bench over one store."""
+        run(["ninja", "-C", ROOT / "build", "reads_bench"])
+        program, folder = ROOT / "build" / "bin" / "reads_bench", self.work / "reads"
+        found = []
+        pattern = r"get of one: (\d+)/s.*\npage of 1000: ([\d.]+) ms\nall pages: ([\d.]+) s\npeak of readers: (\d+) MiB\na snapshot: ([\d.]+) s, peak (\d+) MiB"
+        for _ in range(self.rounds):
+            remove(folder)
+            folder.mkdir()
+            run([program, "make", folder, str(revisions)])
+            found.append(re.search(pattern, run([program, folder, str(revisions)])))
+        remove(folder)
+        return found
+
+    def row_reads(self) -> Row:
+        found = self.reads(10_000)
+        gets, pages = Series([float(one.group(1)) for one in found]), Series([float(one.group(2)) for one in found])
+        return Row(
+            "reads", "get of one revision and a list page of 1,000, in process, among 10,000", f"{gets.median:.0f} gets/s, page {pages.median:.2f} ms", "",
+            "one thread; each looks first whether another process has written",
+            [Limit("gets/s", gets.median, 200_000, at_least=True, noise=gets.noise), Limit("ms, page", pages.median, 3.0, noise=pages.noise)],
+        )  # fmt: skip
+
+    def row_many(self) -> Row:
+        found = self.reads(100_000)
+        pages, everything, saved = (Series([float(one.group(group)) for one in found]) for group in (2, 3, 5))
+        peaks = [max(int(one.group(group)) for one in found) for group in (4, 6)]
+        return Row(
+            "many", "100,000 revisions: a list page of 1,000, all pages, a snapshot",
+            f"{pages.median:.2f} ms, {everything.median:.2f} s, {saved.median:.2f} s; {peaks[0]} MiB to read, {peaks[1]} MiB for the snapshot", "", "in process",
+            [Limit("MiB, readers", peaks[0], 64), Limit("MiB, snapshot", peaks[1], 384)],
+        )  # fmt: skip
+
+    def row_snapshot(self) -> Row:
+        run(["ninja", "-C", ROOT / "build", "metadata_bench"])
+        program = ROOT / "build" / "bin" / "metadata_bench"
+        load = float(re.search(r"load-state: ([\d.]+)", run([program, "100000", "load-state"])).group(1))
+        replay = float(re.search(r"replay: ([\d.]+)", run([program, "250000", "replay"])).group(1))
+        return Row(
+            "snapshot", "load of a snapshot of 100,000 revisions; replay of 1,000,000 entries", f"{load:.2f} us a revision; {replay:.2f} s", "",
+            "in process, the best of five",
+            [Limit("us a revision", load, 2.5), Limit("s, replay", replay, 8.0)],
+        )  # fmt: skip
+
 
 def seconds(series: dict[str, Series], *names: str) -> str:
     words = {"hash": "T_hash", "write": "T_write", "read": "T_read", "checked": "with --verify-after-write", "copy": "cp", "both": "T_write and T_read at once"}
     return ", ".join(f"{words.get(name, name)} {series[name].median:.2f} s" for name in names)
 
 
-ROWS = ["import", "again", "next_step", "verify", "materialize", "memory", "million", "list", "commits", "fairness"]
+ROWS = [
+    "import", "again", "next_step", "verify", "materialize", "memory", "million", "list", "commits", "fairness",
+    "delete", "gc", "recover", "repair", "reads", "many", "snapshot",
+]  # fmt: skip
 
 
 def main() -> int:

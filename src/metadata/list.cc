@@ -164,6 +164,7 @@ Result<ListPage> list_revisions(const StateView& view, const ListQuery& list_que
   std::string from = last.empty() ? query.prefix() : last + '\0';
   const std::string end = query.end();
   ListPage page;
+  page.records.reserve(std::min(list_query.limit, kBatchRows));
   std::string last_key;
   for (bool exhausted = false; !exhausted;) {
     const std::size_t wanted = list_query.limit + 1 - page.records.size();

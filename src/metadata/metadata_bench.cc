@@ -8,59 +8,16 @@
 #include <string_view>
 #include <vector>
 
-#include "base/limits.h"
 #include "base/runtime.h"
 #include "metadata/codec.h"
+#include "metadata/made_history.h"
 #include "metadata/memory_state.h"
-#include "metadata/rules.h"
 #include "metadata/state.h"
 
 namespace steelyard::metadata {
 namespace {
 
 constexpr int kRounds = 5;
-
-std::string hex_of(std::uint64_t number) {
-  char text[33];
-  std::snprintf(text, sizeof text, "%032llx", static_cast<unsigned long long>(number));
-  return text;
-}
-
-/// What a store of many published revisions went through: begin and commit of each.
-struct History {
-  MemoryState state;
-  std::vector<std::vector<Entry>> appends;
-
-  Answer run(const Command& command) {
-    const Now now{"bench", 1'000 + static_cast<std::int64_t>(appends.size()), 1'700'000'000'000};
-    auto prepared = WeightMetadataStore::prepare(state, command, now);
-    SY_CHECK(prepared.ok(), prepared.status().to_string());
-    if (!prepared->entries.empty()) {
-      SY_CHECK(state.apply(appends.size() + 1, prepared->entries).ok(), "a prepared append applies");
-      appends.push_back(std::move(prepared->entries));
-    }
-    return std::move(prepared->answer);
-  }
-
-  void publish(std::uint64_t number) {
-    BeginWeightImport begin;
-    begin.lineage = {"default", "production", "org/model-" + std::to_string(number % 1000),
-                     "step-" + std::to_string(number)};
-    begin.token = hex_of(number);
-    begin.holder = "bench (pid 1)";
-    begin.process = real_runtime().self();
-    begin.ttl_ms = limits::kWriterTtlMs;
-    begin.labels = {{"model_id", "llama"}};
-    const RevisionRecord record = *run(begin).record;
-    CommitWeightImport commit;
-    commit.identity = record.identity;
-    commit.token = begin.token;
-    commit.import_attempt = record.import_attempt;
-    commit.expected_metadata_generation = record.metadata_generation;
-    commit.summary = {40, 2'000'000'000, std::string(64, 'a'), std::string(64, 'b')};
-    run(commit);
-  }
-};
 
 template <typename Body>
 double best_seconds(Body body) {
@@ -75,8 +32,7 @@ double best_seconds(Body body) {
 
 int run(int argc, char** argv) {
   const std::uint64_t revisions = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 100'000;
-  History history;
-  history.run(BeginEpoch{});
+  MadeHistory history;
   for (std::uint64_t i = 0; i < revisions; ++i) history.publish(i);
   std::size_t entries = 0;
   for (const auto& append : history.appends) entries += append.size();

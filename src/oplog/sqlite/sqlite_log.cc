@@ -199,7 +199,7 @@ Status SqliteLog::read_transaction(const std::function<Status(Connection&, std::
 
 Status SqliteLog::read_state(const std::function<Status(Connection&, const StateView&)>& body) {
   return read_somehow([&](Session& session, bool& began) -> Status {
-    SY_ASSIGN_OR_RETURN(const std::uint64_t sequence, session.tail.catch_up(*session.connection, codec_));
+    SY_ASSIGN_OR_RETURN(const std::uint64_t sequence, session.tail.follow(*session.connection, codec_));
     began = true;
     const SqliteView table(*session.connection, sequence);
     return body(*session.connection, metadata::LayeredView(table, session.tail.changes(), sequence));
@@ -391,6 +391,7 @@ Status SqliteLog::fill_group(Session& session, const Group& group, LastAppend& l
     const std::lock_guard lock(pool_mutex_);
     wrote_ = true;
   }
+  session.tail.unfollow();
   if (group.front()->body != nullptr) return (*group.front()->body)(session);
   SY_ASSIGN_OR_RETURN(std::uint64_t sequence, session.tail.catch_up(*session.connection, codec_));
   for (const auto& waiter : group) SY_RETURN_IF_ERROR(prepare_one(session, *waiter, sequence, last));

@@ -19,6 +19,16 @@ Result<bool> stands(Connection& connection, const Head& head, std::uint64_t sequ
 
 }  // namespace
 
+Result<std::uint64_t> Tail::follow(Connection& connection, const StateCodec& codec) {
+  // It begins the transaction, and changes when another connection, of this process or not, has committed.
+  SY_ASSIGN_OR_RETURN(const auto version, connection.find_integer("PRAGMA data_version"));
+  if (version && version == version_) return sequence_;
+  version_.reset();
+  SY_ASSIGN_OR_RETURN(const std::uint64_t sequence, catch_up(connection, codec));
+  version_ = version;
+  return sequence;
+}
+
 Result<std::uint64_t> Tail::catch_up(Connection& connection, const StateCodec& codec) {
   SY_ASSIGN_OR_RETURN(const Head head, find_head(connection));
   bool holds = head.folded == folded_ && sequence_ <= head.sequence;
@@ -89,6 +99,7 @@ Status Tail::fold(Connection& connection) {
 }
 
 void Tail::clear() {
+  version_.reset();
   folded_ = sequence_ = read_ = 0;
   bytes_ = 0;
   request_id_.clear();

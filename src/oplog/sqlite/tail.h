@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,11 @@ class Tail {
   /// error the tail is empty. CORRUPT for damaged rows, as read_appends.
   Result<std::uint64_t> catch_up(Connection& connection, const StateCodec& codec);
 
+  /// The same for who only reads, and cheaper where no other connection has written since the last call.
+  Result<std::uint64_t> follow(Connection& connection, const StateCodec& codec);
+  /// The connection writes: what it does itself does not show as a change made by others.
+  void unfollow() { version_.reset(); }
+
   /// Adds an append that the transaction has just put into the log.
   void add(std::uint64_t sequence, std::string_view request_id, std::vector<metadata::RowChange> changes);
 
@@ -47,10 +53,11 @@ class Tail {
   Result<std::uint64_t> catch_up_from(Connection& connection, const StateCodec& codec, std::uint64_t sequence);
   void put(std::uint64_t sequence, std::string_view request_id, std::vector<metadata::RowChange> changes);
 
-  std::uint64_t folded_ = 0;    ///< the table holds appends up to here
-  std::uint64_t sequence_ = 0;  ///< the tail holds them up to here
-  std::string request_id_;      ///< of the last one in the tail
-  std::uint64_t read_ = 0;      ///< how many of them were read, not added
+  std::optional<std::int64_t> version_;  ///< SQLite's data_version at which the tail was whole; set by follow()
+  std::uint64_t folded_ = 0;             ///< the table holds appends up to here
+  std::uint64_t sequence_ = 0;           ///< the tail holds them up to here
+  std::string request_id_;               ///< of the last one in the tail
+  std::uint64_t read_ = 0;               ///< how many of them were read, not added
   std::size_t bytes_ = 0;
   metadata::ChangedRows changes_;
 };

@@ -105,13 +105,15 @@ class ProcessTier final : public tiers::Tier {
   }
   Status remove(const tiers::ObjectName& name) override { return process_.alive() ? inner_->remove(name) : dead(); }
   Status remove_attempt(const tiers::AttemptName& attempt) override {
-    return process_.alive() ? inner_->remove_attempt(attempt) : dead();
+    if (!process_.alive()) return dead();
+    return canary_ == Canary::kRemoveLies ? Status() : inner_->remove_attempt(attempt);
   }
   Status remove_temporaries(const tiers::AttemptName& attempt) override {
     return process_.alive() ? inner_->remove_temporaries(attempt) : dead();
   }
   Status put_committed(const tiers::AttemptName& attempt, std::string_view bytes) override {
-    return process_.alive() ? inner_->put_committed(attempt, bytes) : dead();
+    if (!process_.alive()) return dead();
+    return canary_ == Canary::kMarkerLies ? Status() : inner_->put_committed(attempt, bytes);
   }
   Result<std::string> read_committed(const tiers::AttemptName& attempt) override {
     if (!process_.alive()) return dead();
@@ -125,7 +127,8 @@ class ProcessTier final : public tiers::Tier {
     return inner_->read_deleting(group);
   }
   Status put_catalog_copy(std::uint64_t sequence, std::string_view bytes) override {
-    return process_.alive() ? inner_->put_catalog_copy(sequence, bytes) : dead();
+    if (!process_.alive()) return dead();
+    return canary_ == Canary::kMarkerLies ? Status() : inner_->put_catalog_copy(sequence, bytes);
   }
   Result<std::vector<std::uint64_t>> list_catalog_copies() override {
     if (!process_.alive()) return dead();
@@ -153,7 +156,8 @@ class ProcessTier final : public tiers::Tier {
     return inner_->list_content();
   }
   Status remove_content(const Digest& sha256) override {
-    return process_.alive() ? inner_->remove_content(sha256) : dead();
+    if (!process_.alive()) return dead();
+    return canary_ == Canary::kGcLies ? Status() : inner_->remove_content(sha256);
   }
   Result<tiers::ContentEntry> stat_content(const Digest& sha256) override {
     if (!process_.alive()) return dead();
@@ -166,6 +170,7 @@ class ProcessTier final : public tiers::Tier {
   }
   Result<bool> relink(const std::vector<tiers::ObjectName>& names, const Digest& sha256, std::uint64_t bytes) override {
     if (!process_.alive()) return dead();
+    if (canary_ == Canary::kRepairLies) return true;
     return inner_->relink(names, sha256, bytes);
   }
   Result<std::unique_ptr<tiers::PutStream>> open_replacement(std::vector<tiers::ObjectName> names, std::uint64_t bytes,

@@ -25,6 +25,10 @@ enum class Canary {
   kFlushLies,   ///< the tier says that it flushed and did not
   kAppendLies,  ///< the log sometimes acknowledges an append that it did not make
   kGoneLies,    ///< provably_gone says yes of living processes
+  kRemoveLies,  ///< the tier says that it removed an attempt and did not: what delete and abort stand on
+  kGcLies,      ///< the tier says that it freed content and did not
+  kRepairLies,  ///< the tier says that it gave all names of an object a good inode and did not
+  kMarkerLies,  ///< the tier says that it wrote a marker or a copy of the catalog and did not: recover's only sources
 };
 
 /// A put under way, with bytes of its own.

@@ -33,6 +33,7 @@ TEST_F(Histories, KeepEveryRule) {
     const History history = run_history(seed);
     ASSERT_TRUE(history.violations.empty()) << explain(history);
     sum.published += history.published;
+    sum.deleted += history.deleted;
     sum.takeovers += history.takeovers;
     sum.leases += history.leases;
     sum.kills += history.kills;
@@ -41,6 +42,7 @@ TEST_F(Histories, KeepEveryRule) {
   }
   // They are worth nothing where nothing happens.
   EXPECT_GT(sum.published, kHistories);
+  EXPECT_GT(sum.deleted, kHistories);
   EXPECT_GT(sum.takeovers, kHistories / 2);
   EXPECT_GT(sum.leases, kHistories);
   EXPECT_GT(sum.kills, kHistories / 4);
@@ -76,7 +78,11 @@ TEST_P(Canaries, AreCaught) {
 INSTANTIATE_TEST_SUITE_P(Sim, Canaries,
                          ::testing::Values(Broken{"FlushLies", Canary::kFlushLies, "missing on the disk"},
                                            Broken{"AppendLies", Canary::kAppendLies, "which the log does not have"},
-                                           Broken{"GoneLies", Canary::kGoneLies, "which lives and renewed its token"}),
+                                           Broken{"GoneLies", Canary::kGoneLies, "which lives and renewed its token"},
+                                           Broken{"RemoveLies", Canary::kRemoveLies, "is left after a gc"},
+                                           Broken{"GcLies", Canary::kGcLies, "is used by nobody after a gc"},
+                                           Broken{"RepairLies", Canary::kRepairLies, "is damaged after its repair"},
+                                           Broken{"MarkerLies", Canary::kMarkerLies, "a recovery does not bring"}),
                          [](const ::testing::TestParamInfo<Broken>& broken) { return broken.param.name; });
 
 }  // namespace
