@@ -37,10 +37,6 @@ Status rebuild_sqlite_state(Runtime& runtime, const SqliteOptions& options, cons
 /// The store id in a database; CORRUPT, UNAVAILABLE and NOT_FOUND as for opening it.
 Result<std::string> sqlite_store_id(const std::string& path);
 
-/// OK when no process has the database open, also where there is none; BUSY otherwise, naming the process where that is
-/// to be seen. What this process itself has open is not seen, and must not be: looking would end its locks.
-Status check_nobody_uses_sqlite(const std::string& path);
-
 /// In memory, for tests and simulation. `standbys` sets the capability of that name.
 std::unique_ptr<OpLog> open_memory(Runtime& runtime, bool standbys_must_understand_entries = false,
                                    const StateCodec& codec = metadata_codec());

@@ -19,6 +19,7 @@
 #include "store/ballast.h"
 #include "store/overlap.h"
 #include "store/plain_files.h"
+#include "store/store_lock.h"
 #include "tiers/open.h"
 
 namespace steelyard::store {
@@ -138,8 +139,9 @@ oplog::SqliteOptions log_options(const StorePaths& paths, OpenMode mode) {
 }
 
 Result<StoreParts> open_existing(Runtime& runtime, const StoreOptions& options, const StorePaths& paths, bool read_only,
-                                 OpenMode mode, std::string store_id) {
+                                 OpenMode mode, std::string store_id, UniqueFd in_use) {
   StoreParts parts;
+  parts.in_use = std::move(in_use);
   parts.read_only = read_only;
   tiers::DirectoryOptions cold;
   cold.path = paths.cold;
@@ -206,7 +208,9 @@ Result<StoreParts> create_new(Runtime& runtime, const StoreOptions& options, con
   if (!store_id.ok()) return with_place(made.ok() ? std::move(store_id).status() : std::move(made).status(), hint);
   if (!made.ok() && *store_id == cold.store_id) return with_place(std::move(made).status(), hint);
   SY_POINT(runtime, "store.after_cold_created");
-  auto parts = open_existing(runtime, options, paths, false, OpenMode::kCreate, std::move(store_id).value());
+  SY_ASSIGN_OR_RETURN(UniqueFd in_use, share_store(paths.store));
+  auto parts =
+      open_existing(runtime, options, paths, false, OpenMode::kCreate, std::move(store_id).value(), std::move(in_use));
   if (!parts.ok()) return with_place(std::move(parts).status(), kNameAStore);
   return parts;
 }
@@ -227,6 +231,7 @@ Result<StoreParts> open_parts(Runtime& runtime, const StoreOptions& options, Ope
   const StorePaths paths = paths_of(options);
   SY_RETURN_IF_ERROR(check_is_folder(paths.store));
   SY_RETURN_IF_ERROR(check_length(paths));
+  SY_ASSIGN_OR_RETURN(UniqueFd in_use, share_store(paths.store));
   const bool has_epoch = !runtime.epoch().empty();
   if (!has_epoch && mode != OpenMode::kRead) {
     return Status(
@@ -257,7 +262,8 @@ Result<StoreParts> open_parts(Runtime& runtime, const StoreOptions& options, Ope
                   "list, inspect, verify, materialize and cat work; writing needs permission on the store's folder");
   }
   // The catalog is there: what is missing of it now must not be made anew.
-  return open_existing(runtime, options, paths, !writable, mode == OpenMode::kCreate ? OpenMode::kWrite : mode, *id);
+  return open_existing(runtime, options, paths, !writable, mode == OpenMode::kCreate ? OpenMode::kWrite : mode, *id,
+                       std::move(in_use));
 }
 
 }  // namespace steelyard::store

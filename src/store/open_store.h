@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "base/unique_fd.h"
 #include "oplog/op_log.h"
 #include "store/source.h"
 #include "store/store.h"
@@ -18,6 +19,7 @@ struct StoreParts {
   std::unique_ptr<tiers::Tier> cold;
   std::unique_ptr<oplog::OpLog> log;
   bool read_only = false;
+  UniqueFd in_use = {};      ///< store_lock.h
   std::string ballast = {};  ///< store/ballast.h; empty: none
   /// How an import opens the source it is given: a folder or file, or what a simulation has in memory.
   std::function<Result<std::unique_ptr<Source>>(const std::string& path, bool follow_links)> open_source =

@@ -1,7 +1,7 @@
 // recover: a catalog rebuilt from the cold tier.
 //
 // The protocol, in which no step destroys anything:
-//   1. one recovery at a time, by a lock on the store's folder; nobody has the catalog open;
+//   1. one recovery at a time, and no process has the store open or opens it (store_lock.h);
 //   2. the cold tier is read (rebuild.h);
 //   3. the new catalog is made in the folder `catalog.recover`, restored, read back, and closed, which leaves it in one
 //      file; what a killed recovery left there goes first;
@@ -12,7 +12,6 @@
 // Killed before 4 the old catalog is there, before 5 none, after 5 the new one.
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -36,6 +35,7 @@
 #include "oplog/replay.h"
 #include "store/open_store.h"
 #include "store/rebuild.h"
+#include "store/store_lock.h"
 #include "tiers/open.h"
 
 namespace steelyard::store {
@@ -59,8 +59,7 @@ class Recovery {
     SY_RETURN_IF_ERROR(find_tier());
     if (!request_.dry_run) {
       SY_RETURN_IF_ERROR(make_store_folder(runtime_, paths_.store));
-      SY_RETURN_IF_ERROR(lock());
-      SY_RETURN_IF_ERROR(oplog::check_nobody_uses_sqlite(paths_.catalog));
+      SY_ASSIGN_OR_RETURN(lock_, own_store(paths_.store));
       if (!request_.force) SY_RETURN_IF_ERROR(check_no_records());
     }
     SY_RETURN_IF_ERROR(open_tier());
@@ -98,14 +97,6 @@ class Recovery {
     cold.reserve_free_bytes = options_.cold_reserve_free;
     SY_ASSIGN_OR_RETURN(cold_, tiers::open_directory(runtime_, cold));
     return {};
-  }
-
-  Status lock() {
-    lock_ = UniqueFd(open(paths_.store.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    if (!lock_.valid()) return errno_status(errno, "open", paths_.store);
-    if (flock(lock_.get(), LOCK_EX | LOCK_NB) == 0) return {};
-    if (errno != EWOULDBLOCK) return errno_status(errno, "lock", paths_.store);
-    return {Code::kBusy, fmt::format("another `recover` works on {}", printable(paths_.store)), "wait for its end"};
   }
 
   /// OK where nothing would be lost from sight: no catalog, or one without records.
@@ -211,8 +202,6 @@ class Recovery {
     bool any = false;
     for (const std::string_view suffix : kSuffixes) any = any || is_there(paths_.catalog + std::string(suffix));
     if (!any) return {};
-    // Reading the tier took its time.
-    SY_RETURN_IF_ERROR(oplog::check_nobody_uses_sqlite(paths_.catalog));
     report_.moved_to = aside_name();
     for (const std::string_view suffix : kSuffixes) {
       const std::string from = paths_.catalog + std::string(suffix);

@@ -252,6 +252,19 @@ def test_a_catalog_in_use_is_left_alone(steelyard, two, checkpoint):
     assert steelyard("recover", "--force", "--yes").last == "2 revisions recovered"
 
 
+def test_nobody_begins_while_it_works(steelyard, two, checkpoint):
+    """What began and ended while the tier was read went into the catalog that was then moved aside."""
+    recovery = steelyard.start("recover", "--force", "--yes", env={"STEELYARD_FAULT": "stop@recover.before_restore"})
+    try:
+        wait_until(lambda: Path(f"/proc/{recovery.pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "T")
+        for words in (("import", checkpoint, "three"), ("delete", two[0], "--yes"), ("list",)):
+            assert "recover" in steelyard.error(*words, code=6)["message"]
+    finally:
+        recovery.send_signal(signal.SIGCONT)
+        recovery.communicate()
+    assert recovery.returncode == 0 and refs(steelyard) == two
+
+
 def test_no_write_permission(steelyard, two, tmp_path, unprivileged):
     lose_catalog(steelyard.store)
     let_others_in(tmp_path)

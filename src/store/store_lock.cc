@@ -1,0 +1,65 @@
+#include "store/store_lock.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+
+#include <cerrno>
+#include <fstream>
+#include <set>
+#include <sstream>
+#include <utility>
+
+#include "base/utf8.h"
+
+namespace steelyard::store {
+namespace {
+
+UniqueFd open_folder(const std::string& folder) {
+  return UniqueFd(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+}
+
+/// The processes that hold a flock on the file, by `/proc/locks`: "1: FLOCK  ADVISORY  READ 1234 fe:00:131 0 EOF".
+/// Those of other pid namespaces have no number there.
+std::set<long> holders_of(int fd) {
+  std::set<long> holders;
+  struct stat info {};
+  if (fstat(fd, &info) != 0) return holders;
+  const std::string file = fmt::format("{:02x}:{:02x}:{}", major(info.st_dev), minor(info.st_dev), info.st_ino);
+  std::ifstream locks("/proc/locks");
+  for (std::string line; std::getline(locks, line);) {
+    std::istringstream words(line);
+    std::string number, kind, advisory, access, place;
+    long pid = 0;
+    if (words >> number >> kind >> advisory >> access >> pid >> place && kind == "FLOCK" && place == file && pid > 0) {
+      holders.insert(pid);
+    }
+  }
+  return holders;
+}
+
+}  // namespace
+
+Result<UniqueFd> share_store(const std::string& folder) {
+  UniqueFd fd = open_folder(folder);
+  if (!fd.valid() || flock(fd.get(), LOCK_SH | LOCK_NB) == 0 || errno != EWOULDBLOCK) return fd;
+  return Status(Code::kBusy, fmt::format("`steelyard recover` replaces the catalog of {}", printable(folder)),
+                "run the same command again when it has ended");
+}
+
+Result<UniqueFd> own_store(const std::string& folder) {
+  UniqueFd fd = open_folder(folder);
+  if (!fd.valid()) return errno_status(errno, "open", folder);
+  if (flock(fd.get(), LOCK_EX | LOCK_NB) == 0) return fd;
+  if (errno != EWOULDBLOCK) return errno_status(errno, "lock", folder);
+  std::string who;
+  for (const long pid : holders_of(fd.get())) who += fmt::format("{}{}", who.empty() ? "" : ", ", pid);
+  return Status(Code::kBusy,
+                who.empty() ? fmt::format("{} is open: a process uses it", printable(folder))
+                            : fmt::format("{} is open: process {} uses it", printable(folder), who),
+                "end it, then run the same command again");
+}
+
+}  // namespace steelyard::store

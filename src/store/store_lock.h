@@ -1,0 +1,20 @@
+// The lock on a store's folder: shared by every process that has the store open, exclusive to a recovery, which
+// replaces the catalog. A process that ends gives it back, however it ends.
+#pragma once
+
+#include <string>
+
+#include "base/status.h"
+#include "base/unique_fd.h"
+
+namespace steelyard::store {
+
+/// For as long as the store is open. BUSY while a recovery works. Invalid where the folder is not there or cannot be
+/// opened by this user.
+Result<UniqueFd> share_store(const std::string& folder);
+
+/// For a recovery. BUSY, naming the processes that have the store open as far as they can be seen from here; this
+/// process may be one of them.
+Result<UniqueFd> own_store(const std::string& folder);
+
+}  // namespace steelyard::store
