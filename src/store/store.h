@@ -317,8 +317,8 @@ struct RecoverReport {
   std::string moved_to;          ///< where the catalog that was there lies now; empty: there was none
 };
 /// Rebuilds the catalog of a store from its cold tier. CONFLICT over a catalog with records unless forced, BUSY while a
-/// process has the store open, this one too, and who opens it meanwhile is BUSY. Killed anywhere, the catalog is the old one, none,
-/// or the new one, and the same call goes on; what was there is moved, never removed.
+/// process has the store open, this one too, and who opens it meanwhile is BUSY. Killed anywhere, the catalog is the
+/// old one, none, or the new one, and the same call goes on; what was there is moved, never removed.
 Result<RecoverReport> recover_store(Runtime& runtime, const StoreOptions& options, const RecoverRequest& request);
 
 /// The status of a verb that was interrupted by `cancel`, with how to go on as its hint.

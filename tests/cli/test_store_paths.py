@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import os
+
+from lib.permissions import let_others_in
 
 
 def test_a_path_that_the_catalog_cannot_have(steelyard, checkpoint, tmp_path):
@@ -68,19 +69,11 @@ def test_a_store_that_is_a_file_or_lies_below_one(steelyard, checkpoint):
             names_the_setting(steelyard.at(path).error(*words, code=2))
 
 
-def open_to_all(folder):
-    """Lets other users reach it. A folder that they reach already keeps its mode: it may be everybody's (/tmp)."""
-    for one in [folder, *folder.parents]:
-        mode = one.stat().st_mode
-        if mode & 0o005 != 0o005 and one.stat().st_uid == os.geteuid():
-            one.chmod(mode | 0o055)
-
-
 def test_a_store_that_may_not_be_made(steelyard, checkpoint, tmp_path, unprivileged):
     locked = tmp_path / "locked"
     locked.mkdir()
     locked.chmod(0o555)
-    open_to_all(tmp_path)
+    let_others_in(tmp_path)
     names_the_setting(steelyard.at(locked / "a" / "store").error("import", checkpoint, "demo", code=9, **unprivileged))
     names_the_setting(steelyard.at(locked).error("import", checkpoint, "demo", code=9, **unprivileged))
 
@@ -90,7 +83,7 @@ def test_no_store(steelyard):
 
 
 def test_a_store_that_may_not_be_looked_into(steelyard, checkpoint, tmp_path, unprivileged):
-    open_to_all(tmp_path)
+    let_others_in(tmp_path)
     steelyard("import", checkpoint, "demo")
     steelyard.store.chmod(0o000)
     try:

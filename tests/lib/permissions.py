@@ -7,11 +7,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 
-def let_others_in(tmp_path: Path) -> None:
-    """Others may pass through the folders that lead to a test's own."""
-    for folder in [tmp_path, *list(tmp_path.parents)[:3], *[path for path in tmp_path.iterdir() if path.is_dir()]]:
-        if folder.stat().st_uid == os.geteuid():
-            folder.chmod(0o755)
+def let_others_in(folder: Path) -> None:
+    """Others may pass through the folders that lead to it, and those in it. What they reach already keeps its mode: it may be everybody's (/tmp)."""
+    for one in [folder, *folder.parents, *[path for path in folder.iterdir() if path.is_dir()]]:
+        mode = one.stat().st_mode
+        if mode & 0o005 != 0o005 and one.stat().st_uid == os.geteuid():
+            one.chmod(mode | 0o055)
 
 
 @contextmanager
