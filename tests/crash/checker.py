@@ -9,7 +9,7 @@ from crash import harness
 from lib.checkpoints import tree_digests
 from lib.runner import Steelyard
 
-KEPT = re.compile(r"catalog\.(db|db-wal|db-shm|turn|next|writer)|cold/store\.json|cold/catalog/\d{20}")
+KEPT = re.compile(r"catalog\.(db|db-wal|db-shm|turn|next|writer|ballast)|cold/store\.json|cold/catalog/\d{20}")
 
 
 def assert_sound(steelyard: Steelyard, damage: bool = False) -> list[dict]:
