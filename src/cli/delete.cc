@@ -36,10 +36,9 @@ Status run_delete(Invocation& call) {
   SY_ASSIGN_OR_RETURN(const auto store, call.open_store(store::OpenMode::kWrite));
   const Result<metadata::RevisionRecord> found = store->find_deletable(request.target);
   std::string question = "Delete ";
-  bool there = false;
   if (found.ok()) {
-    there = found->availability != metadata::Availability::kDeleted;
-    if (!request.target.ref.weight_generation && !there) warn_of_others(*store, request.target, *found);
+    const bool gone = found->availability == metadata::Availability::kDeleted;
+    if (!request.target.ref.weight_generation && gone) warn_of_others(*store, request.target, *found);
     request.target.ref.weight_generation = found->identity.weight_generation;
     question += formats::format_ref(found->identity) + " (" + std::string(name_of(found->availability)) + ", " +
                 format_size(found->summary.logical_bytes) + ")?";
@@ -53,7 +52,7 @@ Status run_delete(Invocation& call) {
   SY_ASSIGN_OR_RETURN(const store::RemovalResult result, store->erase(request, signals.flag()));
   if (!call.json()) {
     const std::string ref = formats::format_ref(result.identity);
-    if (!call.quiet() && there && call.settings().number("gc.grace") > 0) {
+    if (!call.quiet() && !result.before && call.settings().number("gc.grace") > 0) {
       call.out().line("bytes that no other revision has stay for " +
                       format_duration(static_cast<std::int64_t>(call.settings().number("gc.grace"))) +
                       " (gc.grace), in case they are imported again; `steelyard gc --gc-grace 0s` frees them now");

@@ -48,12 +48,6 @@ TEST(Table, WhatIsPastedBackIsNeverCut) {
             std::string::npos);
 }
 
-TEST(Counted, OneIsNoPlural) {
-  EXPECT_EQ(counted(1, "file"), "1 file");
-  EXPECT_EQ(counted(0, "file"), "0 files");
-  EXPECT_EQ(counted(2, "object"), "2 objects");
-}
-
 TEST(Shortened, CountsCodePoints) {
   EXPECT_EQ(shortened("éééé", 4), "éééé");
   EXPECT_EQ(shortened("ééééé", 4), "ééé…");
