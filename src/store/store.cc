@@ -28,7 +28,7 @@ namespace {
 
 constexpr std::string_view kCancelledHint = "nothing was left half visible; run the same command again";
 /// Snapshot copies kept in the cold tier: the newest, and one in case it is damaged.
-constexpr std::size_t kCatalogCopiesKept = 2;
+constexpr std::ptrdiff_t kCatalogCopiesKept = 2;
 
 unsigned core_count() {
   const long cores = sysconf(_SC_NPROCESSORS_ONLN);
@@ -45,10 +45,17 @@ Status copy_snapshot(tiers::Tier& cold, std::uint64_t sequence, const std::strin
   SY_RETURN_IF_ERROR(cold.put_catalog_copy(sequence, bytes));
   SY_ASSIGN_OR_RETURN(const std::vector<std::uint64_t> copies, cold.list_catalog_copies());
   Status first;
-  for (std::size_t i = 0; i + kCatalogCopiesKept < copies.size(); ++i) {
-    Status status = cold.remove_catalog_copy(copies[i]);
-    if (first.ok()) first = std::move(status);
-  }
+  const auto keep_last = [&](auto begin, auto end) {
+    for (auto copy = begin; end - copy > kCatalogCopiesKept; ++copy) {
+      Status status = cold.remove_catalog_copy(*copy);
+      if (first.ok()) first = std::move(status);
+    }
+  };
+  // Higher numbers are of another history: an older catalog was put back. They stay beside this one's until it has
+  // passed them, and must not push its own out.
+  const auto others = std::upper_bound(copies.begin(), copies.end(), sequence);
+  keep_last(copies.begin(), others);
+  keep_last(others, copies.end());
   return first;
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 from pathlib import Path
 
@@ -16,6 +17,10 @@ NOW = ("gc", "--yes", "--gc-grace", "0s")
 @pytest.fixture
 def model(steelyard, checkpoint) -> str:
     return steelyard("import", checkpoint, "m").last
+
+
+def group_of(steelyard, ref: str) -> str:
+    return steelyard.json("inspect", ref)["revision"]["payload_group_id"].removeprefix("weight:")
 
 
 def files_in(folder: Path) -> list[Path]:
@@ -47,10 +52,57 @@ def test_what_a_delete_left(steelyard, model):
     done = steelyard.json(*NOW)
     assert (done["objects"], done["bytes"]) == (count, bytes_there)
     assert files_in(content) == []
-    # The tombstone stands in a snapshot copy now, so the group's folder is gone.
-    assert files_in(steelyard.store / "cold" / "groups") == []
-    assert files_in(steelyard.store / "cold" / "catalog")
     assert steelyard.json("inspect", model)["revision"]["availability"] == "DELETED"
+
+
+def test_a_marker_goes_when_two_copies_know_the_tombstone(steelyard, model, checkpoint):
+    groups = steelyard.store / "cold" / "groups"
+    copies = steelyard.store / "cold" / "catalog"
+    steelyard("delete", "m", "--yes")
+    steelyard(*NOW)
+    assert len(files_in(copies)) == 1
+    steelyard(*NOW)
+    assert [path.name for path in files_in(groups)] == ["deleting"]
+    other = steelyard("import", checkpoint, "other").last
+    steelyard("delete", other, "--yes")
+    steelyard(*NOW)
+    assert len(files_in(copies)) == 2
+    left = files_in(groups)
+    assert [path.name for path in left] == ["deleting"], "that of the second one"
+    assert not list(groups.glob(f"*/{group_of(steelyard, model)}"))
+
+
+@pytest.mark.parametrize("damaged", [0, 1])
+def test_a_damaged_copy_brings_no_identity_back(steelyard, model, checkpoint, damaged):
+    steelyard("delete", "m", "--yes")
+    steelyard(*NOW)
+    steelyard("delete", steelyard("import", checkpoint, "other").last, "--yes")
+    steelyard(*NOW)
+    copy = files_in(steelyard.store / "cold" / "catalog")[-1 - damaged]
+    copy.chmod(0o644)
+    copy.write_bytes(copy.read_bytes()[:-10])
+    for path in steelyard.store.glob("catalog.*"):
+        path.unlink()
+    steelyard("recover")
+    for ref in (model, "other#1"):
+        steelyard.error("import", checkpoint, ref, code=4)
+
+
+def test_an_older_catalog_that_was_put_back_has_copies(steelyard, model, checkpoint, tmp_path):
+    """What it does from then on is copied, beside what the later history left."""
+    often = {"STEELYARD_LOG_SNAPSHOT_EVERY": "1"}
+    for path in steelyard.store.glob("catalog.*"):
+        shutil.copy(path, tmp_path / path.name)
+    for number in range(4):
+        steelyard("import", checkpoint, f"later-{number}", env=often)
+    later = [path.name for path in files_in(steelyard.store / "cold" / "catalog")]
+    for path in steelyard.store.glob("catalog.*"):
+        path.unlink()
+        if (tmp_path / path.name).exists():
+            shutil.copy(tmp_path / path.name, path)
+    steelyard("lease", "acquire", "m", "--holder", "h", env=often)
+    now = [path.name for path in files_in(steelyard.store / "cold" / "catalog")]
+    assert set(later) < set(now) and now[0] < later[0]
 
 
 def test_the_marker_stays_without_snapshots(steelyard, model):
@@ -125,8 +177,11 @@ def test_old_tombstones_become_the_watermark(steelyard, tmp_path):
         refs.append(steelyard("import", source, "m").last)
         steelyard("delete", "m", "--yes")
     steelyard(*NOW)
+    # A second copy of the catalog has to know them.
+    steelyard("delete", steelyard("import", source, "other").last, "--yes")
+    steelyard(*NOW)
     everything = [one["ref"] for one in steelyard.json("list", "--all")["revisions"]]
-    assert everything == refs[2:]
+    assert everything == [*refs[2:], "other@main#1"]
     error = steelyard.error("inspect", refs[1], code=3)
     assert "compacted" in error["message"]
     assert steelyard.json("delete", refs[1], "--yes") == {"schema_version": 1, "revision": None}
