@@ -64,7 +64,7 @@ Status run_cat(Context& context, const CatRequest& request, const std::function<
     SY_ASSIGN_OR_RETURN(const bool more, reader.next(piece));
     if (!more) return {};
     if (piece.bad) {
-      record_bad_object(context, record, manifest, *piece.bad, stop);
+      record_bad_objects(context, record, manifest, {&*piece.bad, 1}, stop);
       return to_status(*piece.bad, record.identity).annotate("reading", printable(file->path));
     }
     SY_RETURN_IF_ERROR(sink(piece.bytes));

@@ -61,9 +61,11 @@ Result<std::vector<std::string>> still_damaged(Context& context, const metadata:
   return damaged;
 }
 
-void record_one(Context& context, const metadata::RevisionRecord& record, std::string key, const StopSignal& stop) {
-  if (context.read_only || std::ranges::count(record.damage.objects, key) != 0) return;
-  const auto recorded = record_findings(context, record, {.damaged = {std::move(key)}, .whole = {}}, stop);
+void record_new(Context& context, const metadata::RevisionRecord& record, std::vector<std::string> keys,
+                const StopSignal& stop) {
+  std::erase_if(keys, [&](const std::string& key) { return std::ranges::count(record.damage.objects, key) != 0; });
+  if (context.read_only || keys.empty()) return;
+  const auto recorded = record_findings(context, record, {.damaged = std::move(keys), .whole = {}}, stop);
   if (!recorded.ok()) log_warning("what was found could not be recorded: {}", recorded.status().message());
 }
 
@@ -151,15 +153,21 @@ Result<metadata::RevisionRecord> record_findings(Context& context, metadata::Rev
   return record;
 }
 
-void record_bad_object(Context& context, const metadata::RevisionRecord& record,
-                       const formats::StoredManifest& manifest, const BadObject& bad, const StopSignal& stop) {
-  if (!bad.read_error.ok() || context.read_only) return;
-  stop_sharing(context, payload_of(attempt_of(record), bad.object), manifest.objects[bad.object].sha256);
-  record_one(context, record, formats::payload_key(record.identity, bad.object), stop);
+void record_bad_objects(Context& context, const metadata::RevisionRecord& record,
+                        const formats::StoredManifest& manifest, std::span<const BadObject> bad,
+                        const StopSignal& stop) {
+  if (context.read_only) return;
+  std::vector<std::string> keys;
+  for (const BadObject& one : bad) {
+    if (!one.read_error.ok()) continue;
+    stop_sharing(context, payload_of(attempt_of(record), one.object), manifest.objects[one.object].sha256);
+    keys.push_back(formats::payload_key(record.identity, one.object));
+  }
+  record_new(context, record, std::move(keys), stop);
 }
 
 void record_bad_manifest(Context& context, const metadata::RevisionRecord& record, const StopSignal& stop) {
-  record_one(context, record, record.manifest_key, stop);
+  record_new(context, record, {record.manifest_key}, stop);
 }
 
 }  // namespace steelyard::store

@@ -82,7 +82,7 @@ class Materialization {
     auto tasks = spawn_workers(context_.runtime, "materialize-worker", workers - 1, work);
     work();
     tasks.clear();
-    for (const BadObject& bad : bad_) record_bad_object(context_, record_, manifest_, bad, stop_);
+    record_bad_objects(context_, record_, manifest_, bad_, stop_);
     SY_RETURN_IF_ERROR(stop_.status("materialize"));
     if (files_written_ == 0 && !missing_.empty()) return missing_.front().why;
     SY_RETURN_IF_ERROR(target_.publish(folders()));
