@@ -469,7 +469,7 @@ void removal_reaches_what_was_held(Bench& b) {
 
   const auto again = late->hold_attempt(b.attempt());
   b.check(again.status());
-  b.put(b.payload(1), before.span());  // it is the same attempt still
+  b.put(b.payload(1), before.span(), PutOutcome::kLinked);  // it is the same attempt still
   b.check(late->remove_held(**again));
   b.equal(b.tier().list_group(b.group())->attempts.size(), std::size_t{0}, "attempts after removal");
 }

@@ -416,14 +416,17 @@ TEST_F(DirectoryFaults, TemporariesThatMayBeInUseStay) {
 class StolenTemporaries : public DirectoryFaults {
  protected:
   void steal_at(const std::string& point, int times, std::uint32_t attempt) {
-    runtime_.on(point, [this, attempt, left = times]() mutable {
-      if (left-- <= 0) return;
+    thefts_ = times;
+    runtime_.on(point, [this, attempt] {
+      if (thefts_-- <= 0) return;
       for (const auto& file :
            fs::directory_iterator(path_ + "/" + directory::attempt_path({group_, attempt}) + "/tmp")) {
         fs::remove(file.path());
       }
     });
   }
+
+  int thefts_ = 0;
 };
 
 TEST_F(StolenTemporaries, AReplacementIsDoneAgain) {
