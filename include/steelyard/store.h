@@ -195,13 +195,14 @@ struct RepairReport {
   std::uint64_t restored_bytes = 0;
 };
 
-/// What a reconciliation did, could not do now, or failed at: a ref and a sentence each.
+/// What a reconciliation did, could not do now, or failed at.
 struct ReconcileReport {
-  using Line = std::pair<std::string, std::string>;
+  using Change = std::pair<std::string, std::string>;  ///< a reference, and what became of it
+  using Left = std::pair<std::string, Status>;         ///< a reference, and why it could not be done now
   std::uint64_t checked = 0;
-  std::vector<Line> changes = {};
-  std::vector<Line> waiting = {};
-  std::vector<Line> failed = {};
+  std::vector<Change> changes = {};
+  std::vector<Left> waiting = {};  ///< for live leases, another process at work, or a repair's source
+  std::vector<Left> failed = {};   ///< the rest was reconciled all the same
 };
 
 struct GcReport {

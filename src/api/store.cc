@@ -101,12 +101,9 @@ Result<Labels> sorted_labels(Labels labels) {
 ReconcileReport to_public(store::ReconcileReport report) {
   ReconcileReport out;
   out.checked = report.checked;
-  const auto move = [](std::vector<store::ReconcileReport::Line>& from, std::vector<ReconcileReport::Line>& to) {
-    for (auto& line : from) to.emplace_back(std::move(line.ref), std::move(line.what));
-  };
-  move(report.changes, out.changes);
-  move(report.waiting, out.waiting);
-  move(report.failed, out.failed);
+  for (auto& change : report.changes) out.changes.emplace_back(std::move(change.ref), std::move(change.what));
+  for (auto& left : report.waiting) out.waiting.emplace_back(std::move(left.ref), std::move(left.why));
+  for (auto& left : report.failed) out.failed.emplace_back(std::move(left.ref), std::move(left.why));
   return out;
 }
 

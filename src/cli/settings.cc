@@ -204,7 +204,9 @@ constexpr SettingSpec kTable[] = {
      .max = 30 * kDay,
      .fallback = "1h",
      .placeholder = "D",
-     .help = "content that nothing refers to is kept for this long after its last name went, then freed by `gc`"},
+     .help = "content that nothing refers to is kept for this long after its last name went, and temporary files after "
+             "the last "
+             "write, then freed by `gc`"},
     {.name = "weight_management_oplog_capability_confirmed",
      .type = kBool,
      .fallback = "false",

@@ -197,13 +197,22 @@ Status BlockSources::index_blocks() {
   return {};
 }
 
+/// Finds the names that share the bytes of the wanted objects: by going through the whole tier, unless no bytes have
+/// more names than the object's own and the content index's.
 Status BlockSources::index_storage() {
-  SY_RETURN_IF_ERROR(list_attempts());
   std::map<std::uint64_t, std::vector<tiers::ObjectName>> storages;
   for (const std::uint32_t object : wanted_) {
     const auto stat = context_.cold.stat(payload_of(own_, object));
-    if (stat.ok()) storages[stat->storage];
+    if (!stat.ok()) continue;
+    const auto entry = context_.cold.stat_content(manifest_.objects[object].sha256);
+    const bool indexed = entry.ok() && entry->storage == stat->storage;
+    if (stat->links > (indexed ? 2U : 1U)) storages[stat->storage];
   }
+  if (storages.empty()) {
+    storages_ = std::move(storages);
+    return {};
+  }
+  SY_RETURN_IF_ERROR(list_attempts());
   for (const Attempt& attempt : *attempts_) {
     SY_ASSIGN_OR_RETURN(const auto members, context_.cold.list_attempt(attempt.name));
     for (const tiers::ObjectStat& member : members) {

@@ -69,7 +69,7 @@ Status run_cat(Context& context, const CatRequest& request, const std::function<
     if (!more) return {};
     if (piece.bad) {
       SY_RETURN_IF_ERROR(check_not_deleted(context, record));
-      record_bad_objects(context, record, manifest, {*piece.bad}, stop);
+      record_bad_objects(context, record, manifest, {&*piece.bad, 1}, stop);
       return to_status(*piece.bad, record.identity).annotate("reading", printable(file->path));
     }
     SY_RETURN_IF_ERROR(sink(piece.bytes));

@@ -7,8 +7,8 @@
 
 namespace steelyard::store {
 
-/// Writes the marker unless it is there. For whoever commits, and for the next writing process after a crash between
-/// Commit and marker.
+/// Writes the marker unless it is there; what it says of the record is what was committed. For whoever commits, and for
+/// the next writing process after a crash between Commit and marker.
 Status ensure_committed_marker(tiers::Tier& cold, const metadata::RevisionRecord& record);
 
 }  // namespace steelyard::store

@@ -195,7 +195,7 @@ Result<metadata::RevisionRecord> record_findings(Context& context, metadata::Rev
 }
 
 void record_bad_objects(Context& context, const metadata::RevisionRecord& record,
-                        const formats::StoredManifest& manifest, const std::vector<BadObject>& bad,
+                        const formats::StoredManifest& manifest, std::span<const BadObject> bad,
                         const StopSignal& stop) {
   if (context.read_only) return;
   std::set<std::uint32_t> objects;

@@ -1,6 +1,7 @@
 // Recording what was seen of a revision's objects: READY <-> DEGRADED follows from it.
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -45,11 +46,11 @@ struct ObjectFindings {
 Result<metadata::RevisionRecord> record_findings(Context& context, metadata::RevisionRecord record,
                                                  const ObjectFindings& findings, const StopSignal& stop);
 
-/// For a read that met bad objects: publishes them as `record_findings`, at once, and takes their bytes out of the
+/// For a read that met bad objects: publishes them together as `record_findings`, and takes their bytes out of the
 /// content index. A finding that cannot be recorded now is a warning, as the read has its error anyway. Nothing in a
 /// read-only store, and nothing for an object that only could not be read.
 void record_bad_objects(Context& context, const metadata::RevisionRecord& record,
-                        const formats::StoredManifest& manifest, const std::vector<BadObject>& bad,
+                        const formats::StoredManifest& manifest, std::span<const BadObject> bad,
                         const StopSignal& stop);
 /// The same for a manifest that load_manifest refused as CORRUPT.
 void record_bad_manifest(Context& context, const metadata::RevisionRecord& record, const StopSignal& stop);

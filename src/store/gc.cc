@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <deque>
+#include <iterator>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -60,72 +63,102 @@ class Collection {
     if (first_failure_.ok()) first_failure_ = std::move(status);
   }
 
-  Status look_at(const std::string& group) {
+  /// What is to become of a group.
+  struct Verdict {
+    std::optional<RevisionRecord> record;
+    bool deleting = false;               ///< it has the marker
+    std::vector<std::uint32_t> garbage;  ///< attempts
+    std::string kept;                    ///< why a group without a record stays; empty: it goes
+  };
+
+  Result<Verdict> judge(const std::string& group) {
     SY_ASSIGN_OR_RETURN(const tiers::GroupListing listing, context_.cold.list_group(group));
-    SY_ASSIGN_OR_RETURN(const std::optional<RevisionRecord> record, context_.catalog.find_by_group(group));
-    if (!record) return look_at_unknown(group, listing);
-    switch (record->availability) {
+    Verdict verdict;
+    verdict.deleting = listing.deleting;
+    SY_ASSIGN_OR_RETURN(verdict.record, context_.catalog.find_by_group(group));
+    const auto availability = verdict.record ? verdict.record->availability : Availability::kDeleted;
+    if (!verdict.record && !listing.deleting) {
+      SY_ASSIGN_OR_RETURN(verdict.kept, published_there(group, listing.committed_attempts));
+      if (!verdict.kept.empty()) return verdict;
+    }
+    // What is committed beside an import is of another history, which the import refuses.
+    if (availability == Availability::kImporting && !listing.committed_attempts.empty()) return verdict;
+    if (availability == Availability::kDeleting) return verdict;
+    for (const std::uint32_t attempt : listing.attempts) {
+      const bool older = verdict.record && attempt < verdict.record->import_attempt &&
+                         std::ranges::count(listing.committed_attempts, attempt) == 0;
+      if (availability == Availability::kDeleted || older) verdict.garbage.push_back(attempt);
+    }
+    return verdict;
+  }
+
+  /// Of a group that no record names: the revision whose bytes are there. A marker without anything else is what a
+  /// writer put late; empty then.
+  Result<std::string> published_there(const std::string& group, const std::vector<std::uint32_t>& committed) {
+    for (const std::uint32_t attempt : committed) {
+      SY_ASSIGN_OR_RETURN(const auto objects, context_.cold.list_attempt({group, attempt}));
+      if (objects.empty()) continue;
+      const auto bytes = context_.cold.read_committed({group, attempt});
+      if (!bytes.ok() && bytes.code() != Code::kNotFound) return bytes.status();
+      const auto record = bytes.ok() ? catalog::decode_committed(*bytes) : bytes.status();
+      return fmt::format("group {} is published as {} and no record of this catalog names it", group,
+                         record.ok() ? formats::format_ref(record->identity) : "a revision that cannot be read");
+    }
+    return std::string();
+  }
+
+  Status look_at(const std::string& group) {
+    SY_ASSIGN_OR_RETURN(Verdict verdict, judge(group));
+    std::vector<std::unique_ptr<tiers::HeldAttempt>> held;
+    if (!verdict.garbage.empty() && !dry_run_) {
+      for (const std::uint32_t attempt : verdict.garbage) {
+        auto one = context_.cold.hold_attempt({group, attempt});
+        if (one.ok()) {
+          held.push_back(std::move(one).value());
+        } else if (one.code() != Code::kNotFound) {
+          fail(std::move(one).status());
+        }
+      }
+      SY_POINT(context_.runtime, "gc.after_hold");
+      SY_ASSIGN_OR_RETURN(verdict, judge(group));
+    }
+    for (const std::uint32_t attempt : verdict.garbage) {
+      const auto one = std::ranges::find_if(held, [&](const auto& each) { return each->name().attempt == attempt; });
+      if (dry_run_ || one != held.end()) free_attempt({group, attempt}, dry_run_ ? nullptr : one->get());
+    }
+    return settle(group, verdict);
+  }
+
+  /// What there is to do besides attempts.
+  Status settle(const std::string& group, const Verdict& verdict) {
+    if (!verdict.kept.empty()) report_.kept.push_back(verdict.kept);
+    if (!verdict.record) {
+      if (verdict.deleting) {
+        markers_.insert(group);
+      } else if (verdict.kept.empty() && !dry_run_) {
+        fail(context_.cold.remove_empty_group(group));
+      }
+      return {};
+    }
+    const RevisionRecord& record = *verdict.record;
+    switch (record.availability) {
       case Availability::kImporting:
-        // What is committed there is of another history, which the import refuses.
-        if (listing.committed_attempts.empty()) free_attempts(group, listing, record->import_attempt);
         break;
       case Availability::kReady:
       case Availability::kDegraded:
-        free_attempts(group, listing, record->import_attempt);
-        // A repair writes there too.
-        if (!dry_run_ && !record->operation) {
-          fail(context_.cold.remove_temporaries({group, record->import_attempt}));
+        // A repair writes there too, of this revision or of one that shares its bytes.
+        if (!dry_run_ && !record.operation) {
+          fail(context_.cold.remove_temporaries({group, record.import_attempt}, context_.options.gc_grace_ms));
         }
         break;
+      case Availability::kDeleted:
+        markers_.insert(group);
+        [[fallthrough]];
       case Availability::kDeleting:
         waiting_.insert(group);
         break;
-      case Availability::kDeleted:
-        for (const std::uint32_t attempt : listing.attempts) free_attempt({group, attempt});
-        waiting_.insert(group);
-        markers_.insert(group);
-        break;
     }
     return {};
-  }
-
-  /// Attempts below the record's own that were never committed.
-  void free_attempts(const std::string& group, const tiers::GroupListing& listing, std::uint32_t own) {
-    for (const std::uint32_t attempt : listing.attempts) {
-      if (attempt < own && std::ranges::count(listing.committed_attempts, attempt) == 0) {
-        free_attempt({group, attempt});
-      }
-    }
-  }
-
-  Status look_at_unknown(const std::string& group, const tiers::GroupListing& listing) {
-    if (!listing.deleting && !listing.committed_attempts.empty()) {
-      SY_ASSIGN_OR_RETURN(const bool used, is_compacted({group, listing.committed_attempts.front()}));
-      if (!used) return {};
-    }
-    for (const std::uint32_t attempt : listing.attempts) free_attempt({group, attempt});
-    if (listing.deleting) {
-      markers_.insert(group);
-    } else if (!dry_run_) {
-      fail(remove_group(group));
-    }
-    return {};
-  }
-
-  /// Whether the committed attempt is of a tombstone that is a watermark by now; what is of no known past is kept.
-  Result<bool> is_compacted(const tiers::AttemptName& attempt) {
-    const auto bytes = context_.cold.read_committed(attempt);
-    if (bytes.code() == Code::kNotFound) return false;  // another gc
-    if (!bytes.ok()) return bytes.status();
-    const auto record = catalog::decode_committed(*bytes);
-    if (record.ok()) {
-      SY_ASSIGN_OR_RETURN(const std::int64_t watermark, context_.catalog.get_watermark(record->identity.lineage));
-      if (record->identity.weight_generation <= watermark) return true;
-    }
-    report_.kept.push_back(
-        fmt::format("group {} is published as {} and no record of this catalog names it", attempt.group,
-                    record.ok() ? formats::format_ref(record->identity) : "a revision that cannot be read"));
-    return false;
   }
 
   /// A foreign file, or a write that came just now, keeps the group.
@@ -136,7 +169,7 @@ class Collection {
     return {};
   }
 
-  void free_attempt(const tiers::AttemptName& attempt) {
+  void free_attempt(const tiers::AttemptName& attempt, const tiers::HeldAttempt* held) {
     const auto objects = context_.cold.list_attempt(attempt);
     if (!objects.ok()) return fail(objects.status());
     for (const tiers::ObjectStat& object : *objects) {
@@ -144,31 +177,33 @@ class Collection {
       freed.bytes = object.bytes;
       ++freed.names;
     }
-    if (!dry_run_) fail(context_.cold.remove_attempt(attempt));
+    if (held != nullptr) fail(context_.cold.remove_held(*held));
   }
 
   Status free_content() {
-    const std::int64_t now_ms = context_.runtime.wall_ms();
-    SY_ASSIGN_OR_RETURN(const std::vector<tiers::ContentEntry> entries, context_.cold.list_content());
-    for (const tiers::ContentEntry& entry : entries) {
+    for (unsigned first = 0; first <= 0xff; ++first) {
       SY_RETURN_IF_ERROR(check_cancel());
-      const auto freed = freed_.extract(entry.storage);
-      const std::uint64_t names = freed.empty() ? 0 : freed.mapped().names;
-      // A dry run counts as if the names were gone, and their going starts the grace anew.
-      const std::uint64_t links = dry_run_ ? entry.links - std::min(entry.links - 1, names) : entry.links;
-      const std::int64_t age_ms = dry_run_ && names > 0 ? 0 : std::max<std::int64_t>(now_ms - entry.changed_at_ms, 0);
-      if (links != 1 || age_ms < context_.options.gc_grace_ms) continue;
-      if (!dry_run_) {
-        if (Status status = context_.cold.remove_content(entry.sha256); !status.ok()) {
-          fail(std::move(status));
-          continue;
-        }
-      }
-      count(entry.bytes);
+      SY_ASSIGN_OR_RETURN(const std::vector<tiers::ContentEntry> entries,
+                          context_.cold.list_content(static_cast<std::uint8_t>(first)));
+      for (const tiers::ContentEntry& entry : entries) free_entry(entry);
     }
     // What the index does not have was freed with its names.
     for (const auto& [storage, freed] : freed_) count(freed.bytes);
     return {};
+  }
+
+  void free_entry(const tiers::ContentEntry& entry) {
+    const auto freed = freed_.extract(entry.storage);
+    const std::uint64_t names = freed.empty() ? 0 : freed.mapped().names;
+    // A dry run counts as if the names were gone, and their going starts the grace anew.
+    const std::uint64_t links = dry_run_ ? entry.links - std::min(entry.links - 1, names) : entry.links;
+    const std::int64_t now_ms = context_.runtime.wall_ms();
+    const std::int64_t age_ms = dry_run_ && names > 0 ? 0 : std::max<std::int64_t>(now_ms - entry.changed_at_ms, 0);
+    if (links != 1 || age_ms < context_.options.gc_grace_ms) return;
+    if (!dry_run_) {
+      if (Status status = context_.cold.remove_content(entry.sha256); !status.ok()) return fail(std::move(status));
+    }
+    count(entry.bytes);
   }
 
   void count(std::uint64_t bytes) {
@@ -176,19 +211,21 @@ class Collection {
     report_.bytes += bytes;
   }
 
-  /// A state that a recovery might start from; absent for a copy that cannot be used.
-  std::optional<metadata::MemoryState> load_copy(std::uint64_t sequence) {
+  /// A state that a recovery might start from; absent for a copy that cannot be used, which a recovery passes over too.
+  Result<std::optional<metadata::MemoryState>> read_copy(std::uint64_t sequence) {
     const auto bytes = context_.cold.read_catalog_copy(sequence);
-    if (!bytes.ok()) return std::nullopt;
-    const auto snapshot = oplog::decode_snapshot(*bytes);
-    if (!snapshot.ok()) return std::nullopt;
+    const auto snapshot = bytes.ok() ? oplog::decode_snapshot(*bytes) : bytes.status();
+    if (!snapshot.ok()) {
+      if (snapshot.code() == Code::kUnavailable) return snapshot.status();
+      return std::optional<metadata::MemoryState>();
+    }
     const auto section = snapshot->sections.find(std::string(metadata::kSnapshotSection));
-    if (section == snapshot->sections.end()) return std::nullopt;
+    if (section == snapshot->sections.end()) return std::optional<metadata::MemoryState>();
     auto rows = metadata::load_section(section->second, snapshot->sequence);
-    if (!rows.ok()) return std::nullopt;
+    if (!rows.ok()) return std::optional<metadata::MemoryState>();
     metadata::MemoryState state;
     state.reset(snapshot->sequence, *std::move(rows));
-    return state;
+    return std::optional(std::move(state));
   }
 
   /// Whether a recovery from `state` would know that the group's identity is used, without the marker.
@@ -204,7 +241,8 @@ class Collection {
     return watermark && watermark->weight_generation >= marked->identity.weight_generation;
   }
 
-  /// Frees the groups whose tombstones every kept snapshot copy knows: one of them may be damaged one day.
+  /// Frees the groups whose tombstones every copy of the catalog knows, of two at least: a tombstone is for ever, and
+  /// one damaged copy must not end it.
   Status free_known_markers() {
     if (markers_.empty()) return {};
     SY_ASSIGN_OR_RETURN(std::vector<std::uint64_t> copies, context_.cold.list_catalog_copies());
@@ -214,7 +252,8 @@ class Collection {
     std::set<std::string> known = markers_;
     std::size_t usable = 0;
     for (const std::uint64_t sequence : copies) {
-      const auto state = load_copy(sequence);
+      SY_RETURN_IF_ERROR(check_cancel());
+      SY_ASSIGN_OR_RETURN(const auto state, read_copy(sequence));
       if (!state) continue;
       ++usable;
       for (auto group = known.begin(); group != known.end();) {
@@ -243,45 +282,65 @@ class Collection {
   /// A lineage keeps its newest tombstones; of the older ones those go whose group is gone.
   Status compact() {
     constexpr std::size_t kPage = 1000;
-    std::vector<RevisionRecord> tombstones;  // of one lineage, by generation
     std::optional<metadata::Identity> last;
     for (;;) {
       SY_RETURN_IF_ERROR(check_cancel());
       SY_ASSIGN_OR_RETURN(const auto records, context_.catalog.records_after(last, kPage));
       for (const RevisionRecord& record : records) {
-        if (last && last->lineage != record.identity.lineage) {
-          SY_RETURN_IF_ERROR(compact_lineage(tombstones));
-          tombstones.clear();
-        }
+        if (last && last->lineage != record.identity.lineage) SY_RETURN_IF_ERROR(end_lineage(last->lineage));
         last = record.identity;
-        if (record.availability == Availability::kDeleted) tombstones.push_back(record);
+        if (record.availability == Availability::kDeleted) SY_RETURN_IF_ERROR(add_tombstone(record));
       }
-      if (records.size() < kPage) return compact_lineage(tombstones);
+      if (records.size() < kPage) return last ? end_lineage(last->lineage) : Status();
     }
   }
 
-  Status compact_lineage(const std::vector<RevisionRecord>& tombstones) {
-    if (tombstones.size() <= limits::kTombstonesKept) return {};
-    std::size_t count = 0;
-    while (count < tombstones.size() - limits::kTombstonesKept &&
-           !waiting_.contains(attempt_of(tombstones[count]).group)) {
-      ++count;
+  Status add_tombstone(const RevisionRecord& record) {
+    kept_.push_back({record.identity.weight_generation, attempt_of(record).group});
+    if (kept_.size() <= limits::kTombstonesKept || compacting_ended_) return {};
+    const Tombstone oldest = std::move(kept_.front());
+    kept_.pop_front();
+    if (waiting_.contains(oldest.group)) {
+      compacting_ended_ = true;
+      return {};
     }
-    if (count == 0) return {};
-    const metadata::Identity& newest = tombstones[count - 1].identity;
+    compacted_to_ = oldest.weight_generation;
+    if (++compacted_ < kCompactedAtOnce) return {};
+    return compact_until_here(record.identity.lineage);
+  }
+
+  Status compact_until_here(const metadata::Lineage& lineage) {
+    if (compacted_ == 0) return {};
+    const std::size_t count = std::exchange(compacted_, 0);
     const Status compacted =
-        context_.catalog.compact_tombstones({.lineage = newest.lineage, .weight_generation = newest.weight_generation});
-    // An older generation is imported right now.
-    if (compacted.code() == Code::kConflict) return {};
+        context_.catalog.compact_tombstones({.lineage = lineage, .weight_generation = compacted_to_});
+    if (compacted.code() == Code::kConflict) {
+      // An older generation is imported right now.
+      compacting_ended_ = true;
+      return {};
+    }
     SY_RETURN_IF_ERROR(compacted);
     report_.tombstones += count;
     return {};
+  }
+
+  Status end_lineage(const metadata::Lineage& lineage) {
+    Status status = compact_until_here(lineage);
+    kept_.clear();
+    compacting_ended_ = false;
+    return status;
   }
 
   struct Freed {
     std::uint64_t bytes = 0;
     std::uint64_t names = 0;
   };
+  struct Tombstone {
+    std::int64_t weight_generation = 0;
+    std::string group;
+  };
+  /// One append has room for so many removed records, whatever their labels.
+  static constexpr std::size_t kCompactedAtOnce = 1000;
 
   Context& context_;
   const bool dry_run_;
@@ -290,7 +349,12 @@ class Collection {
   Status first_failure_;
   std::map<std::uint64_t, Freed> freed_;  ///< by storage: the names that went, or would
   std::set<std::string> waiting_;         ///< groups of DELETING and DELETED records that still lie in the tier
-  std::set<std::string> markers_;         ///< groups that only wait for a snapshot copy
+  std::set<std::string> markers_;         ///< groups that only wait for snapshot copies
+  // Of the lineage that is compacted:
+  std::deque<Tombstone> kept_;     ///< the newest ones
+  std::size_t compacted_ = 0;      ///< older ones, not appended yet
+  std::int64_t compacted_to_ = 0;  ///< the newest of those
+  bool compacting_ended_ = false;  ///< one has to stay, and all that are newer
 };
 
 }  // namespace

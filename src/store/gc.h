@@ -4,15 +4,17 @@
 //   1. Groups. Of a live revision: other attempts than its own, which nobody reads any more, and temporary files. Of a
 //      tombstone, or of no record: everything that a late write left. A revision that is being deleted is left to
 //      delete and reconcile, which look at its leases. A `committed` attempt that no record names may be the only copy
-//      of what an older catalog has forgotten: it stays, and is named.
+//      of what an older catalog has forgotten, or a recovery passed over: it stays, and is named.
 //   2. Content that no object uses, once it is older than the grace. An import that would have linked it writes it.
 //   3. Temporary files of markers and copies that nobody has written for as long as the grace. Folders with a
 //      `deleting` marker, once every snapshot copy in the tier, of two at least, knows the tombstone, since one of them
 //      may be damaged one day; a snapshot is made where markers wait for it.
 //   4. Old tombstones become their lineage's watermark.
 //
-// Late steps of a gc that stood still do no harm: it removes attempts, and an attempt that was garbage once is never
-// written or read by anybody else again (an import takes an attempt above every one that lies in its group).
+// Late steps of a gc that stood still do no harm, and any number of them may run at once. An attempt's number can come
+// back: once nothing is left of a group that no record names, the next import begins it anew. So an attempt is held
+// before it is judged for the last time, and what is removed later is what was held: an import that finds it takes an
+// attempt above it, and one that does not find it makes a folder of its own (docs/decisions/0014-*.md).
 #pragma once
 
 #include "store/context.h"

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "base/limits.h"
 #include "base/log.h"
@@ -372,24 +374,32 @@ class Import {
   /// The revision is published; nothing here may turn that into a failure.
   void clean_up() {
     if (Status status = ensure_committed_marker(context_.cold, record_); !status.ok()) {
-      log_info("the committed marker will be written by the next process that leases the revision: {}",
-               status.to_string());
+      observer_.warning(fmt::format(
+          "{} is published, but its `committed` marker could not be written ({}): until it is, the cold tier alone "
+          "does "
+          "not bring the revision back; `steelyard reconcile {}` writes it, as does the next command that reads it",
+          formats::format_ref(record_.identity), status.message(), formats::format_ref(record_.identity)));
     }
     SY_POINT(context_.runtime, "import.after_committed_marker");
     remove_leftovers();
   }
 
-  void remove_leftovers() {
-    const auto listing = context_.cold.list_group(attempt_.group);
-    if (listing.ok()) {
-      for (const std::uint32_t attempt : listing->attempts) {
-        if (attempt >= attempt_.attempt || std::ranges::count(listing->committed_attempts, attempt) != 0) continue;
-        note(context_.cold.remove_attempt({attempt_.group, attempt}));
-      }
-    } else {
-      note(listing.status());
+  void remove_leftovers() { note(remove_older_attempts()); }
+
+  /// What is held before the record is read again is what this revision's earlier writers left, and nobody else's.
+  Status remove_older_attempts() {
+    SY_ASSIGN_OR_RETURN(const tiers::GroupListing listing, context_.cold.list_group(attempt_.group));
+    std::vector<std::unique_ptr<tiers::HeldAttempt>> held;
+    for (const std::uint32_t attempt : listing.attempts) {
+      if (attempt >= attempt_.attempt || std::ranges::count(listing.committed_attempts, attempt) != 0) continue;
+      auto one = context_.cold.hold_attempt({attempt_.group, attempt});
+      if (one.ok()) held.push_back(std::move(one).value());
     }
-    note(context_.cold.remove_temporaries(attempt_));
+    if (held.empty()) return {};
+    SY_ASSIGN_OR_RETURN(const auto now, context_.catalog.get_weight_revision(record_.identity));
+    if (now.import_attempt != attempt_.attempt) return {};
+    for (const auto& one : held) note(context_.cold.remove_held(*one));
+    return {};
   }
 
   static void note(const Status& status) {

@@ -50,7 +50,8 @@ Status OpenRevision::read(std::vector<formats::ObjectRange> segments, ByteSpan i
     SY_ASSIGN_OR_RETURN(const bool more, reader.next(piece));
     if (!more) return {};
     if (piece.bad) {
-      record_bad_object(context_, record(), *manifest_, *piece.bad, held_->stop());
+      SY_RETURN_IF_ERROR(check_not_deleted(context_, record()));
+      record_bad_objects(context_, record(), *manifest_, {&*piece.bad, 1}, held_->stop());
       return to_status(*piece.bad, record().identity).annotate("reading", what);
     }
     std::memcpy(into.data(), piece.bytes.data(), piece.bytes.size());

@@ -15,6 +15,7 @@
 #include "metadata/memory_state.h"
 #include "metadata/rows.h"
 #include "metadata/rules.h"
+#include "oplog/log_row.h"
 #include "oplog/replay.h"
 #include "store/context.h"
 #include "store/manifest_file.h"
@@ -32,6 +33,16 @@ std::string path_of(const tiers::AttemptName& attempt) {
   return fmt::format("{}/{}", path_of_group(attempt.group), attempt.attempt);
 }
 std::string path_of_copy(std::uint64_t sequence) { return fmt::format("catalog/{:020}", sequence); }
+
+/// Numbers above it are of no log. The new one goes on above the highest that is found, and needs room.
+constexpr std::uint64_t kSequenceMax = oplog::kSequenceMax / 2;
+
+Status check_sequences(const RevisionRecord& record) {
+  const std::uint64_t highest = std::max({record.begin_seq, record.committed_seq, record.deleted_seq});
+  if (highest <= kSequenceMax) return {};
+  return {Code::kCorrupt, fmt::format("{} was changed by append {}, a number that no log has come to",
+                                      formats::format_ref(record.identity), highest)};
+}
 
 class Rebuilding {
  public:
@@ -53,6 +64,10 @@ class Rebuilding {
   Status begin_with_copy() {
     SY_ASSIGN_OR_RETURN(const std::vector<std::uint64_t> copies, cold_.list_catalog_copies());
     for (auto copy = copies.rbegin(); copy != copies.rend(); ++copy) {
+      if (*copy > kSequenceMax) {
+        skip(path_of_copy(*copy), "no log has come so far: its number is out of range");
+        continue;
+      }
       // No append may be given a number that an earlier one had.
       sequence_ = std::max(sequence_, *copy);
       Status status = read_copy(*copy);
@@ -185,6 +200,7 @@ class Rebuilding {
       return Status(Code::kCorrupt, fmt::format("its `committed` marker is that of {}, attempt {}",
                                                 formats::format_ref(record.identity), record.import_attempt));
     }
+    SY_RETURN_IF_ERROR(check_sequences(record));
     SY_RETURN_IF_ERROR(load_manifest(cold_, record).status());
     return record;
   }
@@ -195,9 +211,11 @@ class Rebuilding {
                            record.committed_seq <= copy_sequence_ && !records_.contains(record.identity);
     if (compacted) {
       skip(path_of(attempt_of(record)),
-           fmt::format("{} was deleted and its record compacted; `gc` frees it", formats::format_ref(record.identity)));
+           fmt::format("{} was deleted and its record compacted; what came back is left as it is, and yours to remove",
+                       formats::format_ref(record.identity)));
       return {};
     }
+    end_operation(record);
     writers_.erase(record.identity);
     records_.insert_or_assign(record.identity, std::move(record));
     return {};
@@ -244,17 +262,23 @@ class Rebuilding {
       if (record.ok()) candidates.push_back(record->identity);
       return record.code() == Code::kUnavailable ? record.status() : Status();
     };
-    if (const auto bytes = cold_.read_deleting(group); bytes.ok()) {
-      SY_RETURN_IF_ERROR(note(catalog::decode_deleting(*bytes)));
-    }
+    // What cannot be read now may be read by the next try; what is not there, or is damaged, by none.
+    const auto read = [](const Result<std::string>& bytes) -> Result<bool> {
+      if (bytes.ok()) return true;
+      if (bytes.code() == Code::kNotFound || bytes.code() == Code::kCorrupt) return false;
+      return bytes.status();
+    };
+    const auto marker = cold_.read_deleting(group);
+    SY_ASSIGN_OR_RETURN(const bool marked, read(marker));
+    if (marked) SY_RETURN_IF_ERROR(note(catalog::decode_deleting(*marker)));
     for (const std::uint32_t attempt : listing.attempts) {
-      if (const auto bytes = cold_.read_committed({group, attempt}); bytes.ok()) {
-        SY_RETURN_IF_ERROR(note(catalog::decode_committed(*bytes)));
-      }
-      if (const auto bytes = read_manifest_bytes(cold_, {group, attempt}); bytes.ok()) {
-        if (const auto manifest = formats::read_manifest(*bytes); manifest.ok())
-          candidates.push_back(manifest->identity);
-      }
+      const auto committed = cold_.read_committed({group, attempt});
+      SY_ASSIGN_OR_RETURN(const bool was_committed, read(committed));
+      if (was_committed) SY_RETURN_IF_ERROR(note(catalog::decode_committed(*committed)));
+      const auto bytes = read_manifest_bytes(cold_, {group, attempt});
+      SY_ASSIGN_OR_RETURN(const bool has_manifest, read(bytes));
+      if (!has_manifest) continue;
+      if (const auto manifest = formats::read_manifest(*bytes); manifest.ok()) candidates.push_back(manifest->identity);
     }
     for (Identity& identity : candidates) {
       if (attempt_of(identity, 1).group == group) return std::optional(std::move(identity));

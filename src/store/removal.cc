@@ -87,6 +87,10 @@ Result<std::optional<metadata::RevisionRecord>> remove_and_finish(Context& conte
   SY_POINT(context.runtime, "delete.after_marker");
   SY_RETURN_IF_ERROR(remove_objects(context, group).annotate("removing", formats::format_ref(record.identity)));
   SY_POINT(context.runtime, "delete.after_objects");
+  // On a full disk the marker is empty until the objects have made room for it.
+  if (const auto marker = context.cold.read_deleting(group); marker.ok() && marker->empty()) {
+    SY_RETURN_IF_ERROR(context.cold.put_deleting(group, catalog::encode_deleting(record)));
+  }
   SY_ASSIGN_OR_RETURN(auto tombstone,
                       context.catalog.finish_delete(
                           {.identity = record.identity, .expected_metadata_generation = record.metadata_generation}));

@@ -4,11 +4,11 @@
 //   1. No lease lives: expired ones are ended in the log, so that no later clock finds them alive.
 //   2. The `deleting` marker lies in the group's folder, durable: from here on nobody recovers the group.
 //   3. Every attempt goes: its `committed` marker, the payloads, the manifest.
-//   4. A listing shows that nothing is left.
+//   4. A listing shows that nothing is left. A marker for whose bytes there was no room gets them.
 //   5. The record becomes DELETED.
 //
 // Killed anywhere, the revision is DELETING, and whoever calls this again does again what is not done. The marker stays
-// until a snapshot copy in the cold tier knows the tombstone (gc.h).
+// until the snapshot copies in the cold tier know the tombstone (gc.h).
 #pragma once
 
 #include "store/context.h"

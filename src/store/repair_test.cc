@@ -17,6 +17,7 @@
 #include "store/manifest_file.h"
 #include "store/materialize.h"
 #include "store/open_store.h"
+#include "store/rebuild.h"
 #include "store/verify.h"
 #include "tiers/directory/test_folder.h"
 
@@ -126,6 +127,39 @@ TEST_F(RepairTest, FindingsAddUpAndAreTakenBack) {
   EXPECT_EQ(recorded->damage.objects, std::vector<std::string>{key(3)});
   recorded = record_findings(context_, *recorded, {.damaged = {}, .whole = {key(3)}}, stop_);
   EXPECT_EQ(recorded->availability, Availability::kReady);
+}
+
+TEST_F(RepairTest, AMarkerOfToday) {
+  // Older programs wrote the record as it was, with its operation and damage, where the marker was missing.
+  remove(3);
+  RepairRequest request;
+  request.target.ref = {"m", "main", 1};
+  request.wait = false;
+  ASSERT_TRUE(run_repair(context_, request, nullptr, silent_, cancel_).ok());
+  metadata::RevisionRecord record = now();
+  ASSERT_TRUE(record.operation);
+  const auto put_marker = [&] {
+    const tiers::AttemptName attempt = attempt_of(record_);
+    fs::remove(at("store/cold/groups/" + attempt.group.substr(0, 2) + "/" + attempt.group + "/1/committed"));
+    ASSERT_TRUE(context_.cold.put_committed(attempt, catalog::encode_committed(record)).ok());
+  };
+  put_marker();
+  auto rebuilt = rebuild_catalog(context_.cold);
+  ASSERT_TRUE(rebuilt.ok()) << rebuilt.status().to_string();
+  ASSERT_EQ(rebuilt->published.size(), 1U);
+  EXPECT_FALSE(rebuilt->published[0].operation);
+  ASSERT_EQ(rebuilt->published[0].finished_operations.size(), 1U);
+  EXPECT_EQ(rebuilt->published[0].finished_operations[0].state, metadata::OperationState::kCancelled);
+
+  // A number that no log has come to leaves no room for the next.
+  record.operation.reset();
+  record.committed_seq = std::uint64_t{1} << 62;
+  put_marker();
+  rebuilt = rebuild_catalog(context_.cold);
+  ASSERT_TRUE(rebuilt.ok()) << rebuilt.status().to_string();
+  EXPECT_TRUE(rebuilt->published.empty());
+  ASSERT_EQ(rebuilt->skipped.size(), 1U);
+  EXPECT_NE(rebuilt->skipped[0].reason.find("4611686018427387904"), std::string::npos) << rebuilt->skipped[0].reason;
 }
 
 TEST_F(RepairTest, WhatIsCountedWithoutANameStaysCounted) {

@@ -18,23 +18,6 @@ struct Use {
   auto operator<=>(const Use&) const = default;
 };
 
-/// Every payload byte of a group, once for each storage: a revision whose own objects are equal keeps them once.
-Status add_uses(tiers::Tier& cold, const std::string& group, std::uint32_t number, std::vector<Use>& uses) {
-  SY_ASSIGN_OR_RETURN(const tiers::GroupListing listing, cold.list_group(group));
-  const auto begin = static_cast<std::ptrdiff_t>(uses.size());
-  for (const std::uint32_t attempt : listing.attempts) {
-    SY_ASSIGN_OR_RETURN(const auto objects, cold.list_attempt({group, attempt}));
-    for (const tiers::ObjectStat& object : objects) {
-      if (object.name.kind == tiers::ObjectKind::kPayload) uses.push_back({object.storage, number, object.bytes});
-    }
-  }
-  std::sort(uses.begin() + begin, uses.end());
-  uses.erase(
-      std::unique(uses.begin() + begin, uses.end(), [](const Use& a, const Use& b) { return a.storage == b.storage; }),
-      uses.end());
-  return {};
-}
-
 /// Every revision of the namespace that may have bytes, by commit, then by begin.
 Result<std::vector<RevisionUsage>> revisions_of(catalog::Catalog& catalog, const std::string& tenant_id,
                                                 const std::string& namespace_id) {
@@ -64,12 +47,15 @@ Result<UsageReport> run_usage(Context& context, const std::string& tenant_id, co
   }
 
   // The groups of other namespaces count too: what one shares with them is shared.
-  SY_ASSIGN_OR_RETURN(const auto groups, context.cold.list_groups());
+  std::vector<std::string> groups;
   std::vector<Use> uses;
-  for (std::size_t i = 0; i < groups.size(); ++i) {
-    SY_RETURN_IF_ERROR(add_uses(context.cold, groups[i], static_cast<std::uint32_t>(i), uses));
-  }
+  SY_ASSIGN_OR_RETURN(const tiers::TierUsage cold, context.cold.usage([&](const tiers::ObjectStat& object) {
+    if (groups.empty() || groups.back() != object.name.in.group) groups.push_back(object.name.in.group);
+    uses.push_back({object.storage, static_cast<std::uint32_t>(groups.size() - 1), object.bytes});
+  }));
+  // A revision whose own objects are equal keeps their bytes once.
   std::sort(uses.begin(), uses.end());
+  uses.erase(std::unique(uses.begin(), uses.end()), uses.end());
   for (auto first = uses.begin(); first != uses.end();) {
     const auto last = std::find_if(first, uses.end(), [&](const Use& use) { return use.storage != first->storage; });
     for (auto use = first; use != last; ++use) {
@@ -81,7 +67,6 @@ Result<UsageReport> run_usage(Context& context, const std::string& tenant_id, co
     first = last;
   }
 
-  SY_ASSIGN_OR_RETURN(const tiers::TierUsage cold, context.cold.usage());
   report.tiers.emplace_back(context.cold.traits().name, cold);
   return report;
 }

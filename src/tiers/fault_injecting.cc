@@ -199,13 +199,17 @@ class FaultInjectingTier final : public Tier {
     return changing<Status>(
         "remove", [&] { return inner_->remove(name); }, false);
   }
-  Status remove_attempt(const AttemptName& attempt) override {
-    return changing<Status>(
-        "remove_attempt", [&] { return inner_->remove_attempt(attempt); }, false);
+  Result<std::unique_ptr<HeldAttempt>> hold_attempt(const AttemptName& attempt) override {
+    SY_RETURN_IF_ERROR(faults_.before("hold_attempt", false));
+    return inner_->hold_attempt(attempt);
   }
-  Status remove_temporaries(const AttemptName& attempt) override {
+  Status remove_held(const HeldAttempt& attempt) override {
     return changing<Status>(
-        "remove_temporaries", [&] { return inner_->remove_temporaries(attempt); }, false);
+        "remove_held", [&] { return inner_->remove_held(attempt); }, false);
+  }
+  Status remove_temporaries(const AttemptName& attempt, std::int64_t idle_ms) override {
+    return changing<Status>(
+        "remove_temporaries", [&] { return inner_->remove_temporaries(attempt, idle_ms); }, false);
   }
   Status put_committed(const AttemptName& attempt, std::string_view bytes) override {
     return changing<Status>("put_committed", [&] { return inner_->put_committed(attempt, bytes); });
@@ -248,9 +252,13 @@ class FaultInjectingTier final : public Tier {
     return changing<Status>(
         "remove_group", [&] { return inner_->remove_group(group); }, false);
   }
-  Result<std::vector<ContentEntry>> list_content() override {
+  Status remove_empty_group(const std::string& group) override {
+    return changing<Status>(
+        "remove_empty_group", [&] { return inner_->remove_empty_group(group); }, false);
+  }
+  Result<std::vector<ContentEntry>> list_content(std::uint8_t first_byte) override {
     SY_RETURN_IF_ERROR(faults_.before("list_content", false));
-    return inner_->list_content();
+    return inner_->list_content(first_byte);
   }
   Status remove_content(const Digest& sha256) override {
     return changing<Status>(
@@ -275,9 +283,9 @@ class FaultInjectingTier final : public Tier {
     SY_ASSIGN_OR_RETURN(auto stream, inner_->open_replacement(std::move(names), bytes, sha256));
     return std::unique_ptr<PutStream>(std::make_unique<FaultyStream>(faults_, std::move(stream)));
   }
-  Result<TierUsage> usage() override {
+  Result<TierUsage> usage(const std::function<void(const ObjectStat&)>& each) override {
     SY_RETURN_IF_ERROR(faults_.before("usage", false));
-    return inner_->usage();
+    return inner_->usage(each);
   }
   Result<std::uint64_t> available_bytes() override {
     SY_RETURN_IF_ERROR(faults_.before("available_bytes", false));

@@ -18,6 +18,22 @@ constexpr std::size_t kHugePage = 2 * 1024 * 1024;
 
 }  // namespace
 
+Status Tier::remove_attempt(const AttemptName& attempt) {
+  const auto held = hold_attempt(attempt);
+  if (held.code() == Code::kNotFound) return {};
+  SY_RETURN_IF_ERROR(held.status());
+  return remove_held(**held);
+}
+
+Result<std::vector<ContentEntry>> Tier::list_content() {
+  std::vector<ContentEntry> all;
+  for (unsigned first = 0; first <= 0xff; ++first) {
+    SY_ASSIGN_OR_RETURN(const auto part, list_content(static_cast<std::uint8_t>(first)));
+    all.insert(all.end(), part.begin(), part.end());
+  }
+  return all;
+}
+
 Status Tier::read(const ObjectName& name, std::vector<ReadRange> ranges) {
   SY_ASSIGN_OR_RETURN(auto pending, start_read(name, std::move(ranges)));
   return pending->finish();

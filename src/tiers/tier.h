@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -39,6 +40,7 @@ struct ObjectStat {
   ObjectName name;
   std::uint64_t bytes = 0;
   std::uint64_t storage = 0;  ///< equal for names of one tier that share their bytes, as long as one of them is there
+  std::uint64_t links = 0;    ///< names of the bytes, the content index's entry and temporary ones included
 };
 
 enum class Medium : std::uint8_t { kMemory, kDisk, kDfs, kNof, kRemote };
@@ -107,6 +109,19 @@ struct GroupListing {
   std::vector<std::uint32_t> committed_attempts;  ///< those with a `committed` marker
 };
 
+/// An attempt as it lay in the tier when it was held. What is made under its name after it went is another one.
+class HeldAttempt {
+ public:
+  explicit HeldAttempt(AttemptName name) : name_(std::move(name)) {}
+  HeldAttempt(const HeldAttempt&) = delete;
+  HeldAttempt& operator=(const HeldAttempt&) = delete;
+  virtual ~HeldAttempt() = default;
+  const AttemptName& name() const { return name_; }
+
+ private:
+  AttemptName name_;
+};
+
 /// An entry of the content index.
 struct ContentEntry {
   Digest sha256;
@@ -156,10 +171,17 @@ class Tier {
 
   /// Removing what is not there is OK.
   virtual Status remove(const ObjectName& name) = 0;
-  /// Removes the whole attempt, temporary files too, going on past failures; the status is the first failure.
-  virtual Status remove_attempt(const AttemptName& attempt) = 0;
-  /// Removes temporary files of the attempt that belong to no live put of this process, going on past failures.
-  virtual Status remove_temporaries(const AttemptName& attempt) = 0;
+  /// For a removal that is decided after it, and may come late. NOT_FOUND when the attempt is not there.
+  virtual Result<std::unique_ptr<HeldAttempt>> hold_attempt(const AttemptName& attempt) = 0;
+  /// Removes all that lies in the attempt, temporary files too, going on past failures; the status is the first
+  /// failure. Nothing of an attempt that has the same name and was made since is touched.
+  virtual Status remove_held(const HeldAttempt& attempt) = 0;
+  /// The same for what lies there under the name now. Removing what is not there is OK.
+  Status remove_attempt(const AttemptName& attempt);
+  /// Removes temporary files of the attempt that belong to no live put of this process and that nobody has written to
+  /// for `idle_ms`, by the clock that stamps them, going on past failures. A writer whose file went finds out: it does
+  /// the step again, or its call fails.
+  virtual Status remove_temporaries(const AttemptName& attempt, std::int64_t idle_ms) = 0;
 
   // --- markers and catalog copies (small, whole, durable when the call returns)
   // -----------------------------------------
@@ -169,7 +191,7 @@ class Tier {
   virtual Status put_committed(const AttemptName& attempt, std::string_view bytes) = 0;
   virtual Result<std::string> read_committed(const AttemptName& attempt) = 0;
   /// The `deleting` marker of a group: the record whose removal begins (the caller encodes it). One that is there stays
-  /// as it is. What counts is that it is there: where there is no room for the bytes it is empty.
+  /// as it is, unless it is empty. What counts is that it is there: where there is no room for the bytes it is empty.
   virtual Status put_deleting(const std::string& group, std::string_view bytes) = 0;
   virtual Result<std::string> read_deleting(const std::string& group) = 0;
 
@@ -189,8 +211,12 @@ class Tier {
   /// Removes a group's `deleting` marker and its folder once no attempt is left in it; CONFLICT while one is. What is
   /// not there is OK.
   virtual Status remove_group(const std::string& group) = 0;
-  /// The content index, ascending by digest. Foreign names are left out.
-  virtual Result<std::vector<ContentEntry>> list_content() = 0;
+  /// Removes the folder of a group in which nothing is left. OK where something is, or it is not there.
+  virtual Status remove_empty_group(const std::string& group) = 0;
+  /// The part of the content index whose digests begin with that byte, ascending. Foreign names are left out. In parts,
+  /// as the whole of it may be more than memory is meant for.
+  virtual Result<std::vector<ContentEntry>> list_content(std::uint8_t first_byte) = 0;
+  Result<std::vector<ContentEntry>> list_content();  ///< all of it
   /// Removes one entry of the index; objects that share its bytes keep them. What is not there is OK.
   virtual Status remove_content(const Digest& sha256) = 0;
 
@@ -213,7 +239,8 @@ class Tier {
   virtual Result<std::unique_ptr<PutStream>> open_replacement(std::vector<ObjectName> names, std::uint64_t bytes,
                                                               const Digest& sha256) = 0;
 
-  virtual Result<TierUsage> usage() = 0;
+  /// `each`, if given, sees every payload object on the way, those of a group one after the other.
+  virtual Result<TierUsage> usage(const std::function<void(const ObjectStat&)>& each = {}) = 0;
   /// Bytes that may be written before `cold.reserve_free` is touched.
   virtual Result<std::uint64_t> available_bytes() = 0;
   /// What this tier had to do without here (io_uring, direct I/O, shared copies), a sentence each; for `doctor`. Grows

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from crash import harness
 from lib.checkpoints import make_checkpoint, tree_digests
 from lib.permissions import let_others_in, nobody_writes
 from lib.waiting import wait_until
@@ -162,6 +163,62 @@ def test_a_damaged_copy_is_passed_over(steelyard, two):
     assert document["recovered"] == two
     assert [skipped["path"] for skipped in document["skipped"]] == [f"catalog/{copy.name}"]
     assert steelyard.json("lease", "list")["leases"] == []
+
+
+@pytest.mark.parametrize("number", ["04611686018427387903", "09223372036854775807", "18446744073709551615"])
+def test_a_file_with_a_number_that_no_log_has(steelyard, two, checkpoint, number):
+    lose_catalog(steelyard.store)
+    copy = steelyard.store / "cold" / "catalog" / number
+    copy.parent.mkdir(exist_ok=True)
+    copy.write_bytes(b"anything")
+    document = steelyard.json("recover")
+    assert document["recovered"] == two
+    assert [skipped["path"] for skipped in document["skipped"]] == [f"catalog/{number}"]
+    assert steelyard("import", checkpoint, "one").last == "one@main#2"
+
+
+def test_an_unreadable_copy_keeps_its_number(steelyard, two, checkpoint):
+    lose_catalog(steelyard.store)
+    copy = steelyard.store / "cold" / "catalog" / "00000000000000001000"
+    copy.parent.mkdir(exist_ok=True)
+    copy.write_bytes(b"anything")
+    assert steelyard.json("recover")["recovered"] == two
+    steelyard("lease", "acquire", "one", "--holder", "h", env={"STEELYARD_LOG_SNAPSHOT_EVERY": "1"})
+    assert sorted(steelyard.store.glob("cold/catalog/[0-9]*"))[-1].name > copy.name
+
+
+def test_a_marker_that_was_written_during_a_repair(steelyard, two):
+    """Operations end; what comes back is what was committed."""
+    payload = max(steelyard.store.glob("cold/groups/*/*/1/p/*"), key=lambda path: path.stat().st_size)
+    payload.chmod(0o644)
+    whole = payload.read_bytes()
+    payload.write_bytes(b"x" + whole[1:])
+    (ref,) = [ref for ref in two if steelyard.run("verify", ref).code == 5]
+    payload.write_bytes(whole)
+    steelyard("repair", ref, "--no-wait")
+    marker = payload.parent.parent / "committed"
+    marker.unlink()
+    steelyard("lease", "acquire", ref, "--holder", "h", "--allow-degraded")
+    assert marker.exists()
+    steelyard("repair", ref)
+    lose_catalog(steelyard.store)
+    assert steelyard.json("recover")["recovered"] == two
+    row = steelyard.json("inspect", ref)["revision"]
+    assert row["availability"] == "READY" and row["operation"] == "NONE"
+    assert steelyard("verify", ref).last == "ok"
+
+
+def test_a_read_error_is_no_answer(steelyard, two, checkpoint, tmp_path):
+    """What cannot be read now is not taken for absent: an identity would be used again."""
+    steelyard("delete", "one", "--yes")
+    lose_catalog(steelyard.store)
+    expected = steelyard.json("recover", "--dry-run")
+    for point, number in harness.passes_to_try(harness.trace(steelyard, tmp_path, "recover", "--dry-run")):
+        result = steelyard.run("--json", "recover", "--dry-run", env={"STEELYARD_FAULT": f"EIO@{point}#{number}"})
+        if result.code == 0:
+            assert result.json() == expected, f"{point}#{number}"
+        else:
+            harness.assert_typed(result)
 
 
 def test_an_unfinished_import_is_named_and_can_be_repeated(steelyard, two, checkpoint):

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from crash import harness
-from lib.checkpoints import tree_digests
+from lib.checkpoints import flip_bit, make_checkpoint, tree_digests
 from lib.damage import flip, large, objects_of, state
 from lib.runner import Steelyard, binary
 
@@ -28,6 +28,10 @@ def source(tmp_path) -> Path:
 @pytest.fixture
 def model(steelyard, source) -> str:
     return steelyard(*harness.import_args(source, "m")).last
+
+
+def tier_calls(steelyard, folder: Path, *args) -> int:
+    return sum(point in ("tier.list", "tier.stat") for point in harness.trace(steelyard, folder, *args))
 
 
 def test_from_a_source_folder(steelyard, source, model, tmp_path):
@@ -307,3 +311,29 @@ def test_readers_and_repairs_at_once(steelyard, source, model, tmp_path):
         steelyard("verify", ref)
         assert state(steelyard, ref) == ("READY", "NONE")
         harness.assert_whole(steelyard, source, tmp_path, ref)
+
+
+def test_bytes_that_nobody_shares_are_not_looked_for_elsewhere(steelyard, source, model, tmp_path):
+    """What a repair costs does not grow with the store."""
+
+    def repair() -> int:
+        victim = large(objects_of(steelyard, model))[0]
+        flip_bit(victim, 5)
+        steelyard("verify", model, code=5)
+        calls = tier_calls(steelyard, tmp_path, "repair", model, "--source", source)
+        assert steelyard("verify", model).last == "ok"
+        return calls
+
+    before = repair()
+    for number in range(3):
+        steelyard("import", make_checkpoint(tmp_path / f"other-{number}", shards=1, seed=number), f"other-{number}")
+    assert repair() == before
+
+
+def test_a_read_records_all_that_it_met_at_once(steelyard, model, tmp_path):
+    for path in large(objects_of(steelyard, model))[:3]:
+        flip_bit(path, 5)
+    before = steelyard.json("inspect", model)["revision"]["metadata_generation"]
+    steelyard("materialize", model, tmp_path / "out", code=5)
+    row = steelyard.json("inspect", model)["revision"]
+    assert row["availability"] == "DEGRADED" and row["metadata_generation"] == before + 1

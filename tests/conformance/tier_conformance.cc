@@ -296,7 +296,7 @@ void late_steps_are_harmless(Bench& b) {
   b.check(b.tier().remove_attempt(b.attempt(1)));
   (*late_put)->finish().status().ignore("it may fail or succeed, in its own attempt");
   dead->flush(b.attempt(1)).ignore("as above");
-  dead->remove_temporaries(b.attempt(1)).ignore("as above");
+  dead->remove_temporaries(b.attempt(1), 0).ignore("as above");
   b.holds(b.payload(0, 2), others.span().first(3000));
   b.equal(b.tier().list_attempt(b.attempt(2))->size(), std::size_t{2}, "objects of the committed attempt");
   const auto listing = b.tier().list_group(b.group());
@@ -447,11 +447,57 @@ void removal_goes_on_past_failures(Bench& b) {
   b.check(b.tier().remove_attempt(b.attempt()));
 }
 
+void removal_reaches_what_was_held(Bench& b) {
+  const auto before = b.random_bytes(2 * kMiB);
+  const auto after = b.random_bytes(2 * kMiB);
+  b.code(b.tier().hold_attempt(b.attempt()).status(), Code::kNotFound, "holding an attempt that is not there");
+  b.put(b.payload(0), before.span());
+  b.put(b.manifest(), before.span().first(100));
+  const auto late = b.reopen();
+  const auto held = late->hold_attempt(b.attempt());
+  b.check(held.status());
+  b.that((*held)->name() == b.attempt(), "the name of what is held");
+  b.check(b.tier().remove_attempt(b.attempt()));
+  b.check(late->remove_held(**held));  // nothing is left of it
+  b.put(b.payload(0), after.span());
+  b.put(b.manifest(), after.span().first(100));
+  b.check(b.tier().put_committed(b.attempt(), "record"));
+  b.check(late->remove_held(**held));
+  b.holds(b.payload(0), after.span());
+  b.holds(b.manifest(), after.span().first(100));
+  b.equal(*b.tier().read_committed(b.attempt()), std::string("record"), "the marker of an attempt made since");
+
+  const auto again = late->hold_attempt(b.attempt());
+  b.check(again.status());
+  b.put(b.payload(1), before.span(), PutOutcome::kLinked);  // it is the same attempt still
+  b.check(late->remove_held(**again));
+  b.equal(b.tier().list_group(b.group())->attempts.size(), std::size_t{0}, "attempts after removal");
+}
+
+void an_empty_group_goes(Bench& b) {
+  const auto bytes = b.random_bytes(1000);
+  b.put(b.payload(0), bytes.span().first(1000));
+  b.check(b.tier().remove_empty_group(b.group()));
+  b.holds(b.payload(0), bytes.span().first(1000));
+  b.check(b.tier().put_deleting(b.group(), ""));
+  b.check(b.tier().remove_attempt(b.attempt()));
+  b.check(b.tier().remove_empty_group(b.group()));
+  b.that(b.tier().list_group(b.group())->deleting, "a marker keeps its group");
+  // It is there, and gets the bytes for which there was no room.
+  b.equal(*b.tier().read_deleting(b.group()), std::string(), "an empty marker");
+  b.check(b.tier().put_deleting(b.group(), "going"));
+  b.equal(*b.tier().read_deleting(b.group()), std::string("going"), "a marker that was empty");
+  b.check(b.tier().put_deleting(b.group(), "gone"));
+  b.equal(*b.tier().read_deleting(b.group()), std::string("going"), "a marker that was there");
+  b.check(b.tier().remove_group(b.group()));
+  b.check(b.tier().remove_empty_group(b.group()));
+}
+
 void temporaries_of_live_puts_stay(Bench& b) {
   const auto bytes = b.random_bytes(2 * kMiB);
   auto put = b.tier().start_put(b.payload(0), bytes.span(), b.digest(bytes.span()));
   b.check(put.status());
-  b.check(b.tier().remove_temporaries(b.attempt()));
+  b.check(b.tier().remove_temporaries(b.attempt(), 0));
   b.check((*put)->finish().status());
   b.holds(b.payload(0), bytes.span());
 }
@@ -677,6 +723,8 @@ constexpr Case kCases[] = {
     {"markers are create-only", markers_are_create_only},
     {"removal is idempotent", removal_is_idempotent},
     {"removal goes on past failures", removal_goes_on_past_failures},
+    {"removal reaches what was held", removal_reaches_what_was_held},
+    {"an empty group goes", an_empty_group_goes},
     {"temporaries of live puts stay", temporaries_of_live_puts_stay},
     {"content can be listed and removed", content_can_be_listed_and_removed},
     {"a replacement reaches every name", replacement_reaches_every_name},

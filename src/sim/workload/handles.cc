@@ -104,12 +104,16 @@ class ProcessTier final : public tiers::Tier {
     return inner_->list_group(group);
   }
   Status remove(const tiers::ObjectName& name) override { return process_.alive() ? inner_->remove(name) : dead(); }
-  Status remove_attempt(const tiers::AttemptName& attempt) override {
+  Result<std::unique_ptr<tiers::HeldAttempt>> hold_attempt(const tiers::AttemptName& attempt) override {
     if (!process_.alive()) return dead();
-    return canary_ == Canary::kRemoveLies ? Status() : inner_->remove_attempt(attempt);
+    return inner_->hold_attempt(attempt);
   }
-  Status remove_temporaries(const tiers::AttemptName& attempt) override {
-    return process_.alive() ? inner_->remove_temporaries(attempt) : dead();
+  Status remove_held(const tiers::HeldAttempt& attempt) override {
+    if (!process_.alive()) return dead();
+    return canary_ == Canary::kRemoveLies ? Status() : inner_->remove_held(attempt);
+  }
+  Status remove_temporaries(const tiers::AttemptName& attempt, std::int64_t idle_ms) override {
+    return process_.alive() ? inner_->remove_temporaries(attempt, idle_ms) : dead();
   }
   Status put_committed(const tiers::AttemptName& attempt, std::string_view bytes) override {
     if (!process_.alive()) return dead();
@@ -151,9 +155,12 @@ class ProcessTier final : public tiers::Tier {
   Status remove_group(const std::string& group) override {
     return process_.alive() ? inner_->remove_group(group) : dead();
   }
-  Result<std::vector<tiers::ContentEntry>> list_content() override {
+  Status remove_empty_group(const std::string& group) override {
+    return process_.alive() ? inner_->remove_empty_group(group) : dead();
+  }
+  Result<std::vector<tiers::ContentEntry>> list_content(std::uint8_t first_byte) override {
     if (!process_.alive()) return dead();
-    return inner_->list_content();
+    return inner_->list_content(first_byte);
   }
   Status remove_content(const Digest& sha256) override {
     if (!process_.alive()) return dead();
@@ -180,9 +187,9 @@ class ProcessTier final : public tiers::Tier {
     SY_ASSIGN_OR_RETURN(put.stream, inner_->open_replacement(std::move(names), bytes, sha256));
     return std::unique_ptr<tiers::PutStream>(std::make_unique<ProcessStream>(process_, graveyard_, std::move(put)));
   }
-  Result<tiers::TierUsage> usage() override {
+  Result<tiers::TierUsage> usage(const std::function<void(const tiers::ObjectStat&)>& each) override {
     if (!process_.alive()) return dead();
-    return inner_->usage();
+    return inner_->usage(each);
   }
   Result<std::uint64_t> available_bytes() override {
     if (!process_.alive()) return dead();

@@ -88,7 +88,7 @@ TEST_P(DirectoryCrash, LeavesWholeObjectsAndTemporariesOnly) {
     // Repeating the same attempt, or another one, succeeds; and no temporary file stays.
     EXPECT_TRUE(put_all(**tier, kFirst).ok());
     EXPECT_TRUE(put_all(**tier, kSecond).ok());
-    EXPECT_TRUE((*tier)->remove_temporaries(kFirst).ok());
+    EXPECT_TRUE((*tier)->remove_temporaries(kFirst, 0).ok());
     EXPECT_TRUE(std::filesystem::is_empty(path + "/" + directory::attempt_path(kFirst) + "/tmp"));
     if (WEXITSTATUS(status) == 0) break;
   }

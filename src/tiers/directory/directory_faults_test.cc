@@ -394,11 +394,110 @@ TEST_F(DirectoryFaults, TemporariesOfDeadWritersAreRemoved) {
   std::ofstream(tmp + "fedcba9876543210") << "dead";
   std::ofstream(tmp + "foreign") << "mine";
   runtime_.arm("tier.remove", EIO, 1);
-  EXPECT_FALSE(tier_->remove_temporaries({group_, 1}).ok());
+  EXPECT_FALSE(tier_->remove_temporaries({group_, 1}, 0).ok());
   EXPECT_FALSE(fs::exists(tmp + "fedcba9876543210")) << "goes on past a failure";
-  EXPECT_TRUE(tier_->remove_temporaries({group_, 1}).ok());
+  EXPECT_TRUE(tier_->remove_temporaries({group_, 1}, 0).ok());
   EXPECT_FALSE(fs::exists(tmp + "0123456789abcdef"));
   EXPECT_TRUE(fs::exists(tmp + "foreign"));
+}
+
+TEST_F(DirectoryFaults, TemporariesThatMayBeInUseStay) {
+  const auto buffer = random_bytes(100);
+  ASSERT_TRUE(put(payload(0), buffer.span()).ok());
+  const std::string file = path_ + "/" + directory::attempt_path({group_, 1}) + "/tmp/0123456789abcdef";
+  std::ofstream(file) << "of another process";
+  EXPECT_TRUE(tier_->remove_temporaries({group_, 1}, 3'600'000).ok());
+  EXPECT_TRUE(fs::exists(file));
+  EXPECT_TRUE(tier_->remove_temporaries({group_, 1}, 0).ok());
+  EXPECT_FALSE(fs::exists(file));
+}
+
+/// Takes the temporary files of an attempt away, as another process that thinks their writer dead.
+class StolenTemporaries : public DirectoryFaults {
+ protected:
+  void steal_at(const std::string& point, int times, std::uint32_t attempt) {
+    thefts_ = times;
+    runtime_.on(point, [this, attempt] {
+      if (thefts_-- <= 0) return;
+      for (const auto& file :
+           fs::directory_iterator(path_ + "/" + directory::attempt_path({group_, attempt}) + "/tmp")) {
+        fs::remove(file.path());
+      }
+    });
+  }
+
+  int thefts_ = 0;
+};
+
+TEST_F(StolenTemporaries, AReplacementIsDoneAgain) {
+  const auto before = random_bytes(kMiB);
+  const auto after = random_bytes(kMiB);
+  for (const std::uint32_t attempt : {1U, 2U}) ASSERT_TRUE(put(payload(0, attempt), before.span()).ok());
+  ASSERT_TRUE(put(payload(1), after.span()).ok());
+  const auto relink = [&] { return tier_->relink({payload(0, 2), payload(0)}, hash::sha256(after.span()), kMiB); };
+  for (const std::uint32_t attempt : {2U, 1U}) {
+    steal_at("tier.after_replace_link", 1000, attempt);
+    const auto relinked = relink();
+    EXPECT_EQ(relinked.code(), Code::kUnavailable) << "it says that a name has its old bytes";
+  }
+  expect_holds(payload(0), before.span());
+  steal_at("tier.after_replace_link", 3, 1);
+  const auto relinked = relink();
+  ASSERT_TRUE(relinked.ok()) << relinked.status().to_string();
+  for (const std::uint32_t attempt : {1U, 2U}) expect_holds(payload(0, attempt), after.span());
+}
+
+TEST_F(StolenTemporaries, ANameThatWentStaysAway) {
+  const auto before = random_bytes(kMiB);
+  const auto after = random_bytes(kMiB);
+  for (const std::uint32_t attempt : {1U, 2U}) ASSERT_TRUE(put(payload(0, attempt), before.span()).ok());
+  ASSERT_TRUE(put(payload(1), after.span()).ok());
+  runtime_.on("tier.after_replace_link", [&] { fs::remove_all(path_ + "/" + directory::attempt_path({group_, 2})); });
+  const auto relinked = tier_->relink({payload(0, 2), payload(0)}, hash::sha256(after.span()), kMiB);
+  EXPECT_TRUE(relinked.ok()) << relinked.status().to_string();
+  EXPECT_EQ(tier_->stat(payload(0, 2)).code(), Code::kNotFound);
+  expect_holds(payload(0), after.span());
+}
+
+TEST_F(StolenTemporaries, AMarkerIsWrittenAgain) {
+  const auto buffer = random_bytes(100);
+  ASSERT_TRUE(put(payload(0), buffer.span()).ok());
+  steal_at("tier.after_marker_write", 1000, 1);
+  EXPECT_EQ(tier_->put_committed({group_, 1}, "record").code(), Code::kUnavailable);
+  steal_at("tier.after_marker_write", 3, 1);
+  const Status status = tier_->put_committed({group_, 1}, "record");
+  EXPECT_TRUE(status.ok()) << status.to_string();
+  EXPECT_EQ(*tier_->read_committed({group_, 1}), "record");
+}
+
+TEST_F(StolenTemporaries, APutSaysSo) {
+  const auto buffer = random_bytes(kMiB);
+  steal_at("tier.after_write", 1, 1);
+  EXPECT_EQ(put(payload(0), buffer.span()).code(), Code::kUnavailable);
+  EXPECT_TRUE(put(payload(0), buffer.span()).ok());
+  steal_at("tier.after_replacement_write", 1, 1);
+  const auto after = random_bytes(kMiB);
+  const auto replace = [&] {
+    auto stream = tier_->open_replacement({payload(0)}, kMiB, hash::sha256(after.span()));
+    EXPECT_TRUE((*stream)->append(after.span()).ok());
+    return (*stream)->finish().status();
+  };
+  EXPECT_EQ(replace().code(), Code::kUnavailable);
+  expect_holds(payload(0), buffer.span());
+  EXPECT_TRUE(replace().ok());
+}
+
+TEST_F(DirectoryFaults, FoldersThatAReplacementMakesAreSynced) {
+  const auto bytes = random_bytes(kMiB);
+  ASSERT_TRUE(put(payload(1, 2), bytes.span()).ok());
+  const auto syncs = [&](std::uint32_t attempt) {
+    const std::uint64_t before = runtime_.passes("tier.flush");
+    EXPECT_TRUE(*tier_->relink({payload(0, attempt)}, hash::sha256(bytes.span()), kMiB));
+    return runtime_.passes("tier.flush") - before;
+  };
+  ASSERT_TRUE(put(payload(0, 1), random_bytes(kMiB).span()).ok());
+  EXPECT_EQ(syncs(1), 1U) << "a name that was there: its folder";
+  EXPECT_EQ(syncs(3), 6U) << "all from p to the tier's own";
 }
 
 TEST_F(DirectoryFaults, MarkerFailuresLeaveNoMarker) {

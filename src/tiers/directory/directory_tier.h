@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -41,15 +42,17 @@ class DirectoryTier final : public Tier {
   Result<std::vector<ObjectStat>> list_attempt(const AttemptName& attempt, std::vector<std::string>* foreign) override;
   Result<GroupListing> list_group(const std::string& group) override;
   Result<std::vector<std::string>> list_groups() override;
-  Result<std::vector<ContentEntry>> list_content() override;
-  Result<TierUsage> usage() override;
+  Result<std::vector<ContentEntry>> list_content(std::uint8_t first_byte) override;
+  Result<TierUsage> usage(const std::function<void(const ObjectStat&)>& each) override;
   Result<std::uint64_t> available_bytes() override;
   std::vector<std::string> facts() override;
   // removal.cc
   Status remove(const ObjectName& name) override;
-  Status remove_attempt(const AttemptName& attempt) override;
-  Status remove_temporaries(const AttemptName& attempt) override;
+  Result<std::unique_ptr<HeldAttempt>> hold_attempt(const AttemptName& attempt) override;
+  Status remove_held(const HeldAttempt& attempt) override;
+  Status remove_temporaries(const AttemptName& attempt, std::int64_t idle_ms) override;
   Status remove_group(const std::string& group) override;
+  Status remove_empty_group(const std::string& group) override;
   Status remove_content(const Digest& sha256) override;
   // replace.cc
   Result<ContentEntry> stat_content(const Digest& sha256) override;
@@ -88,7 +91,9 @@ class DirectoryTier final : public Tier {
   Status replace(FileWriter& writer, const std::vector<ObjectName>& names, const Digest& sha256);
 
  private:
-  Status give_content(const std::string& entry_path, const ObjectName& name, bool may_be_absent);
+  Status give_content(const std::string& entry_path, const ObjectName& name, bool may_be_absent,
+                      std::set<std::string>& folders);
+  Result<bool> try_put_committed(const AttemptName& attempt, std::string_view bytes);
   /// A small object whose content entry waits for Flush. Equal ones of the same attempt are linked to it until then.
   struct WaitingContent {
     ObjectName name;
@@ -108,7 +113,7 @@ class DirectoryTier final : public Tier {
   Status sync_all(const std::vector<SyncTarget>& targets);
   Status write_in_catalog(const std::string& path, std::string_view bytes,
                           const std::function<int(const std::string&)>& rename);
-  Status name_deleting(const std::string& marker, std::string_view bytes);
+  Status name_deleting(const std::string& marker, std::string_view bytes, bool replace);
   Status create_empty(const std::string& relative);
   Status write_synced(FileWriter& writer, std::string_view bytes);
   Result<std::string> read_small_file(const std::string& relative, std::string what, std::uint64_t bytes_max);

@@ -84,10 +84,9 @@ Status DirectoryTier::flush(const AttemptName& attempt) {
   SY_RETURN_IF_ERROR(sync_all(targets));
   SY_POINT(folder_.runtime(), "tier.after_flush_files");
 
-  const std::string group = group_path(attempt.group);
-  std::vector<SyncTarget> folders = {
-      {path, true}, {group, true}, {group.substr(0, group.rfind('/')), true}, {"groups", true}, {".", true}};
-  if (folder_.stat(path + "/p", &there) == 0) folders.insert(folders.begin(), {path + "/p", true});
+  std::vector<SyncTarget> folders;
+  if (folder_.stat(path + "/p", &there) == 0) folders.push_back({path + "/p", true});
+  for (std::string& folder : folders_above(attempt)) folders.push_back({std::move(folder), true});
   SY_RETURN_IF_ERROR(sync_all(folders));
   SY_POINT(folder_.runtime(), "tier.after_flush_folders");
 

@@ -28,6 +28,9 @@ int call_or_fault(Runtime& runtime, const char* point, Call call) {
   }
 }
 
+/// What a network filesystem says of a folder that was removed while it is open.
+int gone_is_absent(int result) { return result == -ESTALE ? -ENOENT : result; }
+
 std::mutex& live_mutex() {
   static std::mutex mutex;
   return mutex;
@@ -73,6 +76,11 @@ int Folder::rename_no_replace(const std::string& from, const std::string& to) {
   });
 }
 
+int Folder::touch(const std::string& relative) {
+  return call_or_fault(runtime_, "tier.touch",
+                       [&] { return ::utimensat(root_.get(), relative.c_str(), nullptr, AT_SYMLINK_NOFOLLOW); });
+}
+
 int Folder::unlink(const std::string& relative) {
   return call_or_fault(runtime_, "tier.remove", [&] { return ::unlinkat(root_.get(), relative.c_str(), 0); });
 }
@@ -80,6 +88,15 @@ int Folder::unlink(const std::string& relative) {
 int Folder::remove_folder(const std::string& relative) {
   return call_or_fault(runtime_, "tier.remove_folder",
                        [&] { return ::unlinkat(root_.get(), relative.c_str(), AT_REMOVEDIR); });
+}
+
+int Folder::unlink_in(int folder, const std::string& name) {
+  return gone_is_absent(call_or_fault(runtime_, "tier.remove", [&] { return ::unlinkat(folder, name.c_str(), 0); }));
+}
+
+int Folder::remove_folder_in(int folder, const std::string& name) {
+  return gone_is_absent(
+      call_or_fault(runtime_, "tier.remove_folder", [&] { return ::unlinkat(folder, name.c_str(), AT_REMOVEDIR); }));
 }
 
 Status Folder::make_folders(const std::string& relative, std::uint64_t wanted_bytes) {
@@ -127,26 +144,32 @@ Status Folder::check_writable() const {
 }
 
 Result<std::vector<std::string>> Folder::names_in(const std::string& relative) {
-  const int opened = open("tier.list", relative, O_RDONLY | O_DIRECTORY);
+  return names_in(root_.get(), relative, relative);
+}
+
+Result<std::vector<std::string>> Folder::names_in(int folder, const std::string& name, const std::string& shown) {
+  const int opened = gone_is_absent(call_or_fault(runtime_, "tier.list", [&] {
+    return ::openat(folder, name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+  }));
   std::vector<std::string> names;
   if (opened == -ENOENT) return names;
-  if (opened < 0) return read_failure(-opened, "open folder", relative);
+  if (opened < 0) return read_failure(-opened, "open folder", shown);
   DIR* stream = ::fdopendir(opened);
   if (stream == nullptr) {
     const int error = errno;
     ::close(opened);
-    return read_failure(error, "open folder", relative);
+    return read_failure(error, "open folder", shown);
   }
   for (;;) {
     errno = 0;
     const dirent* entry = ::readdir(stream);
     if (entry == nullptr) break;
-    const std::string_view name = entry->d_name;
-    if (name != "." && name != "..") names.emplace_back(name);
+    const std::string_view found = entry->d_name;
+    if (found != "." && found != "..") names.emplace_back(found);
   }
   const int error = errno;
   ::closedir(stream);
-  if (error != 0) return read_failure(error, "read folder", relative);
+  if (error != 0 && error != ESTALE) return read_failure(error, "read folder", shown);
   std::sort(names.begin(), names.end());
   return names;
 }

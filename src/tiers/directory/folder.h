@@ -38,8 +38,12 @@ class Folder {
   int link(const char* point, const std::string& from, const std::string& to);
   int rename(const char* point, const std::string& from, const std::string& to);
   int rename_no_replace(const std::string& from, const std::string& to);
+  int touch(const std::string& relative);  ///< stamps it with the filesystem's now
   int unlink(const std::string& relative);
   int remove_folder(const std::string& relative);
+  /// In a folder that is open: what was removed, or made again under the same name, is not reached. -ENOENT then.
+  int unlink_in(int folder, const std::string& name);
+  int remove_folder_in(int folder, const std::string& name);
   /// Makes the folder and its parents. OK when they are there.
   Status make_folders(const std::string& relative, std::uint64_t wanted_bytes = 0);
   int filesystem(struct statvfs* out);
@@ -53,6 +57,8 @@ class Folder {
 
   /// Names in a folder, without `.` and `..`; empty when it is not there.
   Result<std::vector<std::string>> names_in(const std::string& relative);
+  /// The same for the folder `name` of one that is open; `shown` is what messages call it.
+  Result<std::vector<std::string>> names_in(int folder, const std::string& name, const std::string& shown);
 
   /// What the tier does without here; each is logged once, at level info.
   void note_fact(const std::string& fact);

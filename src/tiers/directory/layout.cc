@@ -47,6 +47,17 @@ std::string object_path(const ObjectName& name) {
   return attempt_path(name.in) + "/p/" + zero_padded(name.index, 8);
 }
 
+std::vector<std::string> folders_above(const AttemptName& attempt) {
+  std::vector<std::string> folders = folders_above(attempt.group);
+  folders.insert(folders.begin(), attempt_path(attempt));
+  return folders;
+}
+
+std::vector<std::string> folders_above(const std::string& group) {
+  const std::string path = group_path(group);
+  return {path, path.substr(0, path.rfind('/')), "groups", "."};
+}
+
 std::string temporary_path(const AttemptName& attempt, std::string_view temporary) {
   return attempt_path(attempt).append("/tmp/").append(temporary);
 }

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/status.h"
 #include "tiers/tier.h"
@@ -25,6 +26,10 @@ Status check_name(const ObjectName& name);
 std::string group_path(std::string_view group);
 std::string attempt_path(const AttemptName& attempt);
 std::string object_path(const ObjectName& name);
+/// The attempt's folder and those above it, up to the tier's own: what has to be synced for its name to be durable.
+std::vector<std::string> folders_above(const AttemptName& attempt);
+/// The same for a group's folder.
+std::vector<std::string> folders_above(const std::string& group);
 std::string temporary_path(const AttemptName& attempt, std::string_view temporary);
 std::string content_path(const Digest& sha256);
 std::string catalog_path(std::uint64_t sequence);

@@ -35,7 +35,7 @@ Result<std::vector<ObjectStat>> DirectoryTier::list_attempt(const AttemptName& a
     if (result == -ENOENT) return {};  // removed meanwhile
     if (result < 0) return folder_.read_failure(-result, "stat", object);
     if (S_ISREG(there.st_mode)) {
-      objects.push_back({name, static_cast<std::uint64_t>(there.st_size), there.st_ino});
+      objects.push_back({name, static_cast<std::uint64_t>(there.st_size), there.st_ino, there.st_nlink});
     } else {
       report(shown);
     }
@@ -90,53 +90,50 @@ Result<std::vector<std::string>> DirectoryTier::list_groups() {
   return groups;
 }
 
-Result<std::vector<ContentEntry>> DirectoryTier::list_content() {
+Result<std::vector<ContentEntry>> DirectoryTier::list_content(std::uint8_t first_byte) {
   std::vector<ContentEntry> entries;
-  SY_ASSIGN_OR_RETURN(const auto prefixes, folder_.names_in("content"));
-  for (const std::string& prefix : prefixes) {
-    if (!is_lower_hex(prefix, 2)) continue;
-    SY_ASSIGN_OR_RETURN(const auto names, folder_.names_in("content/" + prefix));
-    for (const std::string& name : names) {
-      ContentEntry entry;
-      if (!name.starts_with(prefix) || !from_hex(name, entry.sha256.bytes)) continue;
-      struct stat there {};
-      const std::string path = "content/" + prefix + "/" + name;
-      const int result = folder_.stat(path, &there);
-      if (result == -ENOENT) continue;
-      if (result < 0) return folder_.read_failure(-result, "stat", path);
-      if (!S_ISREG(there.st_mode)) continue;
-      entry.bytes = static_cast<std::uint64_t>(there.st_size);
-      entry.links = there.st_nlink;
-      entry.changed_at_ms = milliseconds(there.st_ctim);
-      entry.storage = there.st_ino;
-      entries.push_back(entry);
-    }
+  const std::byte first{first_byte};
+  const std::string prefix = to_hex({&first, 1});
+  const std::string folder = "content/" + prefix;
+  SY_ASSIGN_OR_RETURN(const auto names, folder_.names_in(folder));
+  for (const std::string& name : names) {
+    ContentEntry entry;
+    if (!name.starts_with(prefix) || !from_hex(name, entry.sha256.bytes)) continue;
+    struct stat there {};
+    const std::string path = folder + "/" + name;
+    const int result = folder_.stat(path, &there);
+    if (result == -ENOENT) continue;
+    if (result < 0) return folder_.read_failure(-result, "stat", path);
+    if (!S_ISREG(there.st_mode)) continue;
+    entry.bytes = static_cast<std::uint64_t>(there.st_size);
+    entry.links = there.st_nlink;
+    entry.changed_at_ms = milliseconds(there.st_ctim);
+    entry.storage = there.st_ino;
+    entries.push_back(entry);
   }
   return entries;
 }
 
-Result<TierUsage> DirectoryTier::usage() {
+Result<TierUsage> DirectoryTier::usage(const std::function<void(const ObjectStat&)>& each) {
   TierUsage usage;
-  std::set<ino_t> shared;
-  const auto count = [&](const std::string& path, bool payload) -> Status {
-    struct stat there {};
-    const int result = folder_.stat(path, &there);
-    if (result == -ENOENT) return {};
-    if (result < 0) return folder_.read_failure(-result, "stat", path);
-    if (there.st_nlink == 1 && payload && there.st_size > 0) ++usage.private_copies;
-    if (there.st_nlink > 1 && !shared.insert(there.st_ino).second) return {};
-    usage.bytes += static_cast<std::uint64_t>(there.st_size);
-    return {};
+  std::set<std::uint64_t> shared;
+  const auto count = [&](std::uint64_t storage, std::uint64_t links, std::uint64_t bytes) {
+    if (links == 1 || shared.insert(storage).second) usage.bytes += bytes;
   };
-  SY_ASSIGN_OR_RETURN(const auto content, list_content());
-  for (const ContentEntry& entry : content) SY_RETURN_IF_ERROR(count(content_path(entry.sha256), false));
+  for (unsigned first = 0; first <= 0xff; ++first) {
+    SY_ASSIGN_OR_RETURN(const auto content, list_content(static_cast<std::uint8_t>(first)));
+    for (const ContentEntry& entry : content) count(entry.storage, entry.links, entry.bytes);
+  }
   SY_ASSIGN_OR_RETURN(const auto groups, list_groups());
   for (const std::string& group : groups) {
     SY_ASSIGN_OR_RETURN(const auto listing, list_group(group));
     for (const std::uint32_t attempt : listing.attempts) {
       SY_ASSIGN_OR_RETURN(const auto objects, list_attempt({group, attempt}, nullptr));
       for (const ObjectStat& object : objects) {
-        SY_RETURN_IF_ERROR(count(object_path(object.name), object.name.kind == ObjectKind::kPayload));
+        count(object.storage, object.links, object.bytes);
+        if (object.name.kind != ObjectKind::kPayload) continue;
+        if (object.links == 1 && object.bytes > 0) ++usage.private_copies;
+        if (each) each(object);
       }
     }
   }

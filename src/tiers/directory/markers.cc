@@ -12,8 +12,9 @@ namespace {
 
 /// A `committed` marker holds one record; the limit bounds what a damaged file may make a reader allocate.
 constexpr std::uint64_t kMarkerBytesMax = 64ULL * 1024 * 1024;
+/// How often a marker's temporary file may be taken away.
+constexpr int kRoundsMax = 5;
 constexpr std::uint64_t kCatalogCopyBytesMax = 16ULL * 1024 * 1024 * 1024;
-constexpr int kWritesMax = 3;
 
 }  // namespace
 
@@ -47,11 +48,20 @@ Result<std::string> DirectoryTier::read_small_file(const std::string& relative, 
 Status DirectoryTier::put_committed(const AttemptName& attempt, std::string_view bytes) {
   SY_RETURN_IF_ERROR(check_group(attempt.group));
   SY_RETURN_IF_ERROR(folder_.check_writable());
+  for (int round = 0; round < kRoundsMax; ++round) {
+    SY_ASSIGN_OR_RETURN(const bool put, try_put_committed(attempt, bytes));
+    if (put) return {};
+  }
+  return folder_.write_failure(ENOENT, "link", attempt_path(attempt) + "/committed", bytes.size());
+}
+
+/// False when the temporary file went before it got its name: somebody took it for a dead writer's.
+Result<bool> DirectoryTier::try_put_committed(const AttemptName& attempt, std::string_view bytes) {
   const std::string path = attempt_path(attempt);
   const std::string marker = path + "/committed";
   struct stat there {};
   if (const int result = folder_.stat(path, &there); result == -ENOENT) {
-    return {Code::kNotFound, describe(attempt) + " is not in the tier (" + folder_.full(path) + ")"};
+    return Status(Code::kNotFound, describe(attempt) + " is not in the tier (" + folder_.full(path) + ")");
   } else if (result < 0) {
     return folder_.write_failure(-result, "stat", path, bytes.size());
   }
@@ -65,15 +75,18 @@ Status DirectoryTier::put_committed(const AttemptName& attempt, std::string_view
     result = folder_.rename_no_replace(writer->relative(), marker);
     if (result == 0) writer->keep();
   }
+  if (result == -ENOENT) return false;
   if (result == -EEXIST) {
     SY_ASSIGN_OR_RETURN(const std::string found, read_committed(attempt));
     if (found != bytes) {
-      return {Code::kConflict, describe(attempt) + " has another `committed` marker (" + folder_.full(marker) + ")"};
+      return Status(Code::kConflict,
+                    describe(attempt) + " has another `committed` marker (" + folder_.full(marker) + ")");
     }
   } else if (result < 0) {
     return folder_.write_failure(-result, "link", marker, bytes.size());
   }
-  return sync_all({{path, true}});
+  SY_RETURN_IF_ERROR(sync_all({{path, true}}));
+  return true;
 }
 
 Result<std::string> DirectoryTier::read_committed(const AttemptName& attempt) {
@@ -86,7 +99,7 @@ Result<std::string> DirectoryTier::read_committed(const AttemptName& attempt) {
 /// or an errno, negative. A file that has the name already stays where `rename` says EEXIST.
 Status DirectoryTier::write_in_catalog(const std::string& path, std::string_view bytes,
                                        const std::function<int(const std::string&)>& rename) {
-  for (int tries = 1;; ++tries) {
+  for (int round = 1;; ++round) {
     const LiveTemporary temporary(new_temporary_name());
     SY_ASSIGN_OR_RETURN(auto writer,
                         FileWriter::create(folder_, "catalog/tmp/" + temporary.name(), bytes.size(), {"catalog/tmp"}));
@@ -96,20 +109,20 @@ Status DirectoryTier::write_in_catalog(const std::string& path, std::string_view
     if (result == 0) writer->keep();
     if (result == 0 || result == -EEXIST) return {};
     // A gc that came meanwhile took the temporary for one of a killed writer.
-    if (result == -ENOENT && tries < kWritesMax) continue;
+    if (result == -ENOENT && round < kRoundsMax) continue;
     return folder_.write_failure(-result, "rename", path, bytes.size());
   }
 }
 
-/// The marker under its name, whole; one that is there stays.
-Status DirectoryTier::name_deleting(const std::string& marker, std::string_view bytes) {
+/// The marker under its name, whole; one that is there stays unless it is to be replaced.
+Status DirectoryTier::name_deleting(const std::string& marker, std::string_view bytes, bool replace) {
   return write_in_catalog(marker, bytes, [&](const std::string& temporary) {
-    const int result = folder_.rename_no_replace(temporary, marker);
+    int result = replace ? -EINVAL : folder_.rename_no_replace(temporary, marker);
+    // A filesystem without an exclusive rename. Every marker of a group speaks of the same revision.
+    if (result == -EINVAL || result == -ENOSYS) result = folder_.rename("tier.rename", temporary, marker);
     // Where another ended the removal meanwhile, and a gc forgot the group, it comes back for the next gc.
     if (result == -ENOENT) folder_.make_folders(marker.substr(0, marker.rfind('/'))).ignore("the next try says it");
-    if (result != -EINVAL && result != -ENOSYS) return result;
-    // A filesystem without an exclusive rename. Every marker of a group speaks of the same revision.
-    return folder_.rename("tier.rename", temporary, marker);
+    return result;
   });
 }
 
@@ -130,19 +143,17 @@ Status DirectoryTier::put_deleting(const std::string& group, std::string_view by
   SY_RETURN_IF_ERROR(folder_.make_folders(path));
   const std::string marker = path + "/deleting";
   struct stat there {};
-  if (const int result = folder_.stat(marker, &there); result == -ENOENT) {
-    Status named = name_deleting(marker, bytes);
+  const int result = folder_.stat(marker, &there);
+  if (result < 0 && result != -ENOENT) return folder_.write_failure(-result, "stat", marker, 0);
+  if (result == -ENOENT || (there.st_size == 0 && !bytes.empty())) {
+    Status named = name_deleting(marker, bytes, result == 0);
     // A full disk is what deletes are for.
     if (named.code() == Code::kNoSpace) named = create_empty(marker);
     SY_RETURN_IF_ERROR(named);
-  } else if (result < 0) {
-    return folder_.write_failure(-result, "stat", marker, 0);
   }
-  return sync_all({{path + "/deleting", false},
-                   {path, true},
-                   {path.substr(0, path.rfind('/')), true},
-                   {"groups", true},
-                   {".", true}});
+  std::vector<SyncTarget> targets = {{marker, false}};
+  for (std::string& folder : folders_above(group)) targets.push_back({std::move(folder), true});
+  return sync_all(targets);
 }
 
 Result<std::string> DirectoryTier::read_deleting(const std::string& group) {

@@ -15,7 +15,7 @@ Result<ObjectStat> DirectoryTier::stat(const ObjectName& name) {
   }
   if (result < 0) return folder_.read_failure(-result, "stat", path);
   if (!S_ISREG(there.st_mode)) return Status(Code::kCorrupt, folder_.full(path) + " is not a regular file");
-  return ObjectStat{name, static_cast<std::uint64_t>(there.st_size), there.st_ino};
+  return ObjectStat{name, static_cast<std::uint64_t>(there.st_size), there.st_ino, there.st_nlink};
 }
 
 Result<std::unique_ptr<PendingRead>> DirectoryTier::start_read(const ObjectName& name, std::vector<ReadRange> ranges) {

@@ -7,7 +7,7 @@
 //      it and rename that over the name.                                       -> this name has the new bytes
 //   4. The same for the last one: whoever looks at it and finds its old bytes
 //      finds the other names by them.
-//   5. fsync the folders.
+//   5. fsync the folders, and those above them where one was missing.
 //
 // The old bytes live as long as somebody reads them or a name is left that stands for them.
 #include <errno.h>
@@ -20,6 +20,9 @@
 
 namespace steelyard::tiers::directory {
 namespace {
+
+/// How often a temporary name may be taken away under a replacement.
+constexpr int kRoundsMax = 5;
 
 Status check_payloads(const std::vector<ObjectName>& names) {
   if (names.empty()) return {Code::kInvalidArgument, "a replacement without a name"};
@@ -86,41 +89,50 @@ Result<std::unique_ptr<PendingRead>> DirectoryTier::start_read_content(const Dig
   return std::unique_ptr<PendingRead>(std::move(reader));
 }
 
-/// Steps 3 and 4 for one name.
-Status DirectoryTier::give_content(const std::string& entry_path, const ObjectName& name, bool may_be_absent) {
+/// Steps 3 and 4 for one name. `folders` receives those that step 5 has to sync.
+Status DirectoryTier::give_content(const std::string& entry_path, const ObjectName& name, bool may_be_absent,
+                                   std::set<std::string>& folders) {
   const std::string path = object_path(name);
-  struct stat entry {};
-  struct stat there {};
-  int result = folder_.stat(entry_path, &entry);
-  if (result < 0) return folder_.write_failure(-result, "stat", entry_path, 0);
-  result = folder_.stat(path, &there);
-  if (result == -ENOENT && !may_be_absent) return {};
-  if (result < 0 && result != -ENOENT) return folder_.write_failure(-result, "stat", path, 0);
-  // Renaming one name of a file over another of the same file leaves both.
-  if (result == 0 && there.st_ino == entry.st_ino) return {};
-
-  const LiveTemporary temporary(new_temporary_name());
-  const std::string beside = temporary_path(name.in, temporary.name());
-  result = folder_.link("tier.replace_link", entry_path, beside);
-  if (result == -ENOENT) {
+  const std::string attempt = attempt_path(name.in);
+  for (int round = 0; round < kRoundsMax; ++round) {
+    struct stat entry {};
+    struct stat there {};
+    int result = folder_.stat(entry_path, &entry);
+    if (result < 0) return folder_.write_failure(-result, "stat", entry_path, 0);
+    result = folder_.stat(path, &there);
+    const bool absent = result == -ENOENT;
+    if (result < 0 && !absent) return folder_.write_failure(-result, "stat", path, 0);
     // A name that was deleted meanwhile stays so, and so do its folders.
-    if (!may_be_absent && folder_.stat(path, &there) == -ENOENT) return {};
-    SY_RETURN_IF_ERROR(folder_.make_folders(attempt_path(name.in) + "/tmp"));
-    if (may_be_absent) SY_RETURN_IF_ERROR(folder_.make_folders(attempt_path(name.in) + "/p"));
+    if (absent && !may_be_absent) return {};
+    folders.insert(attempt + "/p");
+    // Renaming one name of a file over another of the same file leaves both.
+    if (!absent && there.st_ino == entry.st_ino) return {};
+
+    const LiveTemporary temporary(new_temporary_name());
+    const std::string beside = temporary_path(name.in, temporary.name());
     result = folder_.link("tier.replace_link", entry_path, beside);
-  }
-  if (result < 0) return folder_.write_failure(-result, "link", beside, 0);
-  SY_POINT(folder_.runtime(), "tier.after_replace_link");
-  result = folder_.rename("tier.replace", beside, path);
-  if (result < 0) {
+    if (result == -ENOENT || absent) {
+      if (!may_be_absent && folder_.stat(path, &there) == -ENOENT) return {};
+      SY_RETURN_IF_ERROR(folder_.make_folders(attempt + "/tmp"));
+      if (may_be_absent) SY_RETURN_IF_ERROR(folder_.make_folders(attempt + "/p"));
+      // Which of them are new is not known: their names have to be as durable as what is in them.
+      for (std::string& parent : folders_above(name.in)) folders.insert(std::move(parent));
+      if (result == -ENOENT) result = folder_.link("tier.replace_link", entry_path, beside);
+    }
+    if (result < 0) return folder_.write_failure(-result, "link", beside, 0);
+    SY_POINT(folder_.runtime(), "tier.after_replace_link");
+    result = folder_.rename("tier.replace", beside, path);
+    if (result == 0) {
+      // Where another gave the name the same bytes meanwhile, the rename has left both.
+      static_cast<void>(folder_.unlink(beside));
+      SY_POINT(folder_.runtime(), "tier.after_replace");
+      return {};
+    }
     static_cast<void>(folder_.unlink(beside));
-    if (result == -ENOENT && !may_be_absent) return {};
-    return folder_.write_failure(-result, "rename", path, 0);
+    // The object's name has gone, or the temporary one has, which somebody took for a dead writer's.
+    if (result != -ENOENT) return folder_.write_failure(-result, "rename", path, 0);
   }
-  // Where another gave the name the same bytes meanwhile, the rename has left both.
-  static_cast<void>(folder_.unlink(beside));
-  SY_POINT(folder_.runtime(), "tier.after_replace");
-  return {};
+  return folder_.write_failure(ENOENT, "rename", path, 0);
 }
 
 Result<bool> DirectoryTier::relink(const std::vector<ObjectName>& names, const Digest& sha256, std::uint64_t bytes) {
@@ -131,8 +143,7 @@ Result<bool> DirectoryTier::relink(const std::vector<ObjectName>& names, const D
   SY_RETURN_IF_ERROR(entry.status());
   std::set<std::string> folders;
   for (const ObjectName& name : names) {
-    SY_RETURN_IF_ERROR(give_content(content_path(sha256), name, &name == &names.back()));
-    folders.insert(attempt_path(name.in) + "/p");
+    SY_RETURN_IF_ERROR(give_content(content_path(sha256), name, &name == &names.back(), folders));
   }
   std::vector<SyncTarget> targets;
   for (const std::string& folder : folders) {
@@ -171,7 +182,9 @@ Status DirectoryTier::replace(FileWriter& writer, const std::vector<ObjectName>&
   if (result < 0) return folder_.write_failure(-result, "rename", path, writer.bytes());
   writer.keep();
   SY_POINT(folder_.runtime(), "tier.after_replace");
-  return sync_all({{attempt_path(names.back().in) + "/p", true}});
+  std::vector<SyncTarget> targets = {{attempt_path(names.back().in) + "/p", true}};
+  for (std::string& folder : folders_above(names.back().in)) targets.push_back({std::move(folder), true});
+  return sync_all(targets);
 }
 
 }  // namespace steelyard::tiers::directory

@@ -34,6 +34,21 @@ std::shared_ptr<SimulatedDisk::State::Inode> SimulatedDisk::State::find(const Ob
   return object == attempt->second.objects.end() ? nullptr : object->second.inode;
 }
 
+SimulatedDisk::State::Attempt& SimulatedDisk::State::make(const AttemptName& name) {
+  Attempt& attempt = attempts[name];
+  if (!attempt.is_there()) attempt.made = next_made++;
+  return attempt;
+}
+
+std::uint64_t SimulatedDisk::State::links(const Inode& inode) const {
+  std::uint64_t links = 0;
+  for (const auto& [name, attempt] : attempts) {
+    for (const auto& [object, entry] : attempt.objects) links += entry.inode.get() == &inode ? 1 : 0;
+  }
+  for (const auto& [digest, entry] : content) links += entry.inode.get() == &inode ? 1 : 0;
+  return links;
+}
+
 SimulatedDisk::SimulatedDisk(std::uint64_t seed) : state_(std::make_shared<State>()) { state_->random_state = seed; }
 SimulatedDisk::~SimulatedDisk() = default;
 
@@ -81,8 +96,8 @@ void SimulatedDisk::kill_pending_puts() {
   const std::lock_guard lock(state_->mutex);
   // A put finds its temporary by number; a number it does not know stays until remove_temporaries.
   for (auto& [name, attempt] : state_->attempts) {
-    std::set<std::uint64_t> orphans;
-    for (std::size_t i = 0; i < attempt.temporaries.size(); ++i) orphans.insert(state_->next_temporary++);
+    std::map<std::uint64_t, std::int64_t> orphans;
+    for (const auto& [number, made_at_ms] : attempt.temporaries) orphans.emplace(state_->next_temporary++, made_at_ms);
     attempt.temporaries = std::move(orphans);
   }
 }
@@ -105,7 +120,7 @@ bool SimulatedDisk::truncate(const ObjectName& name, std::uint64_t bytes) {
 
 void SimulatedDisk::add_foreign(const AttemptName& attempt, const std::string& name) {
   const std::lock_guard lock(state_->mutex);
-  state_->attempts[attempt].foreign.insert(name);
+  state_->make(attempt).foreign.insert(name);
 }
 
 void SimulatedDisk::block_removal(const ObjectName& name, bool blocked) {

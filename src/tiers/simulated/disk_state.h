@@ -34,10 +34,14 @@ struct SimulatedDisk::State {
     bool replace = false;
   };
   struct Attempt {
+    bool is_there() const {
+      return !objects.empty() || !temporaries.empty() || !foreign.empty() || committed.has_value();
+    }
+    std::uint64_t made = 0;  ///< another number each time that its folder is made
     std::map<ObjectName, Name> objects;
     std::map<ObjectName, Name> removed;  ///< since the last flush
     std::optional<std::string> committed;
-    std::set<std::uint64_t> temporaries;
+    std::map<std::uint64_t, std::int64_t> temporaries;  ///< and when each was made, in wall time
     std::set<std::string> foreign;
   };
 
@@ -45,11 +49,16 @@ struct SimulatedDisk::State {
   std::uint64_t random_below(std::uint64_t bound) { return next_random() % bound; }
   std::uint64_t used_bytes() const;
   std::shared_ptr<Inode> find(const ObjectName& name) const;
+  /// The attempt, made if it is not there, for something to be put into it.
+  Attempt& make(const AttemptName& name);
+  /// Names of the bytes, an entry of the content index included.
+  std::uint64_t links(const Inode& inode) const;
 
   mutable std::mutex mutex;
   std::uint64_t random_state = 0;
   std::uint64_t boot = 1;  ///< raised by each crash
   std::uint64_t next_temporary = 1;
+  std::uint64_t next_made = 1;
   std::uint64_t written_bytes = 0;
   std::optional<std::uint64_t> capacity_bytes;
   std::map<AttemptName, Attempt> attempts;

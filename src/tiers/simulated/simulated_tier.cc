@@ -7,7 +7,7 @@
 #include "base/checked.h"
 #include "hash/sha256.h"
 #include "tiers/directory/layout.h"
-#include "tiers/simulated/disk_state.h"
+#include "tiers/simulated/disk_access.h"
 
 namespace steelyard::tiers {
 namespace {
@@ -20,9 +20,18 @@ using State = SimulatedDisk::State;
 constexpr std::uint64_t kSmallBytes = 1024 * 1024;
 constexpr std::uint64_t kEndlessBytes = std::uint64_t{1} << 50;
 
-ObjectStat stat_of(const ObjectName& name, const State::Inode& inode) {
-  return {name, inode.bytes.size(), reinterpret_cast<std::uintptr_t>(&inode)};
-}
+std::uint64_t storage_of(const State::Inode& inode) { return reinterpret_cast<std::uintptr_t>(&inode); }
+
+class HeldMaking final : public HeldAttempt {
+ public:
+  HeldMaking(AttemptName name, std::uint64_t made) : HeldAttempt(std::move(name)), made_(made) {}
+  std::uint64_t made() const { return made_; }
+
+ private:
+  std::uint64_t made_;
+};
+
+}  // namespace
 
 class SimulatedTier;
 
@@ -55,6 +64,8 @@ class SimulatedPut final : public PendingPut, public PutStream {
   std::uint64_t temporary_ = 0;
 };
 
+namespace {
+
 class EndedRead final : public PendingRead {
  public:
   explicit EndedRead(Status status) : status_(std::move(status)) {}
@@ -64,10 +75,11 @@ class EndedRead final : public PendingRead {
   Status status_;
 };
 
-class SimulatedTier final : public Tier {
+}  // namespace
+
+class SimulatedTier final : public Tier, public DiskAccess {
  public:
-  SimulatedTier(Runtime& runtime, std::shared_ptr<State> state)
-      : runtime_(runtime), state_(std::move(state)), boot_(state_->boot) {}
+  using DiskAccess::DiskAccess;
 
   const Traits& traits() const override { return traits_; }
 
@@ -166,15 +178,24 @@ class SimulatedTier final : public Tier {
     return attempt == state_->attempts.end() ? Status() : remove_object(attempt->second, name);
   }
 
-  Status remove_attempt(const AttemptName& attempt) override {
+  Result<std::unique_ptr<HeldAttempt>> hold_attempt(const AttemptName& attempt) override {
     SY_RETURN_IF_ERROR(check_group(attempt.group));
+    const std::lock_guard lock(state_->mutex);
+    SY_RETURN_IF_ERROR(alive());
+    const auto found = state_->attempts.find(attempt);
+    if (found == state_->attempts.end() || !found->second.is_there()) return not_found(describe(attempt));
+    return std::unique_ptr<HeldAttempt>(std::make_unique<HeldMaking>(attempt, found->second.made));
+  }
+
+  Status remove_held(const HeldAttempt& attempt) override {
     SY_RETURN_IF_ERROR(fault("tier.remove"));
     const std::lock_guard lock(state_->mutex);
     SY_RETURN_IF_ERROR(alive());
-    waiting_content_.erase(attempt);
-    const auto found = state_->attempts.find(attempt);
+    waiting_content_.erase(attempt.name());
+    const auto found = state_->attempts.find(attempt.name());
     if (found == state_->attempts.end()) return {};
     State::Attempt& there = found->second;
+    if (there.made != static_cast<const HeldMaking&>(attempt).made()) return {};
     there.committed.reset();
     there.temporaries.clear();
     std::vector<ObjectName> names;
@@ -188,14 +209,17 @@ class SimulatedTier final : public Tier {
     return first;
   }
 
-  Status remove_temporaries(const AttemptName& attempt) override {
+  Status remove_temporaries(const AttemptName& attempt, std::int64_t idle_ms) override {
     SY_RETURN_IF_ERROR(check_group(attempt.group));
     SY_RETURN_IF_ERROR(fault("tier.remove"));
     const std::lock_guard lock(state_->mutex);
     SY_RETURN_IF_ERROR(alive());
     const auto found = state_->attempts.find(attempt);
     if (found == state_->attempts.end()) return {};
-    std::erase_if(found->second.temporaries, [&](std::uint64_t number) { return !live_temporaries_.contains(number); });
+    const std::int64_t now_ms = runtime_.wall_ms();
+    std::erase_if(found->second.temporaries, [&](const auto& temporary) {
+      return !live_temporaries_.contains(temporary.first) && now_ms - temporary.second >= idle_ms;
+    });
     return {};
   }
 
@@ -212,17 +236,19 @@ class SimulatedTier final : public Tier {
     return {};
   }
 
-  Result<std::vector<ContentEntry>> list_content() override {
+  Status remove_empty_group(const std::string& group) override {
+    SY_RETURN_IF_ERROR(check_group(group));
+    SY_RETURN_IF_ERROR(fault("tier.remove"));
+    const std::lock_guard lock(state_->mutex);
+    return alive();  // a group in which nothing is left has no folder here
+  }
+
+  Result<std::vector<ContentEntry>> list_content(std::uint8_t first_byte) override {
     const std::lock_guard lock(state_->mutex);
     SY_RETURN_IF_ERROR(alive());
-    std::map<const State::Inode*, std::uint64_t> links;
-    for (const auto& [attempt_name, attempt] : state_->attempts) {
-      for (const auto& [name, object] : attempt.objects) ++links[object.inode.get()];
-    }
     std::vector<ContentEntry> entries;
     for (const auto& [digest, entry] : state_->content) {
-      entries.push_back({digest, entry.inode->bytes.size(), 1 + links[entry.inode.get()], entry.changed_at_ms,
-                         stat_of({}, *entry.inode).storage});
+      if (digest.bytes.front() == std::byte{first_byte}) entries.push_back(entry_of(digest, entry));
     }
     return entries;
   }
@@ -241,7 +267,7 @@ class SimulatedTier final : public Tier {
     const std::lock_guard lock(state_->mutex);
     SY_RETURN_IF_ERROR(alive());
     const auto found = state_->attempts.find(attempt);
-    if (found == state_->attempts.end() || !is_there(found->second)) return not_found(describe(attempt));
+    if (found == state_->attempts.end() || !found->second.is_there()) return not_found(describe(attempt));
     auto& committed = found->second.committed;
     if (committed.has_value() && *committed != bytes) {
       return {Code::kConflict, describe(attempt) + " has another `committed` marker"};
@@ -266,7 +292,8 @@ class SimulatedTier final : public Tier {
     SY_RETURN_IF_ERROR(fault("tier.marker"));
     const std::lock_guard lock(state_->mutex);
     SY_RETURN_IF_ERROR(alive());
-    state_->deleting.emplace(group, bytes);
+    std::string& marker = state_->deleting[group];
+    if (marker.empty()) marker = bytes;
     return {};
   }
 
@@ -318,16 +345,7 @@ class SimulatedTier final : public Tier {
     SY_RETURN_IF_ERROR(alive());
     const auto found = state_->content.find(sha256);
     if (found == state_->content.end()) return not_found("content " + sha256.hex());
-    ContentEntry entry;
-    entry.sha256 = sha256;
-    entry.bytes = found->second.inode->bytes.size();
-    entry.links = 1;
-    for (const auto& [attempt_name, attempt] : state_->attempts) {
-      for (const auto& [name, object] : attempt.objects) entry.links += object.inode == found->second.inode ? 1 : 0;
-    }
-    entry.changed_at_ms = found->second.changed_at_ms;
-    entry.storage = stat_of({}, *found->second.inode).storage;
-    return entry;
+    return entry_of(sha256, found->second);
   }
 
   Result<std::unique_ptr<PendingRead>> start_read_content(const Digest& sha256,
@@ -342,22 +360,21 @@ class SimulatedTier final : public Tier {
   }
 
   Result<bool> relink(const std::vector<ObjectName>& names, const Digest& sha256, std::uint64_t bytes) override {
-    SY_RETURN_IF_ERROR(check_payloads(names));
-    SY_RETURN_IF_ERROR(fault("tier.replace"));
-    const std::lock_guard lock(state_->mutex);
-    SY_RETURN_IF_ERROR(alive());
-    const auto found = state_->content.find(sha256);
-    if (found == state_->content.end() || found->second.inode->bytes.size() != bytes) return false;
-    give(names, found->second.inode);
-    return true;
+    return give_content(names, sha256, bytes);
+  }
+  Result<std::unique_ptr<PutStream>> open_replacement(std::vector<ObjectName> names, std::uint64_t bytes,
+                                                      const Digest& sha256) override {
+    return start_replacement(std::move(names), bytes, sha256);
   }
 
-  Result<std::unique_ptr<PutStream>> open_replacement(std::vector<ObjectName> names, std::uint64_t bytes,
-                                                      const Digest& sha256) override;
-
-  Result<TierUsage> usage() override {
+  Result<TierUsage> usage(const std::function<void(const ObjectStat&)>& each) override {
     const std::lock_guard lock(state_->mutex);
     SY_RETURN_IF_ERROR(alive());
+    for (const auto& [attempt_name, attempt] : state_->attempts) {
+      for (const auto& [name, object] : attempt.objects) {
+        if (each && name.kind == ObjectKind::kPayload) each(stat_of(name, *object.inode));
+      }
+    }
     TierUsage usage;
     usage.bytes = state_->used_bytes();
     usage.capacity_bytes = state_->capacity_bytes.value_or(kEndlessBytes);
@@ -365,21 +382,19 @@ class SimulatedTier final : public Tier {
     return usage;
   }
   Result<std::uint64_t> available_bytes() override {
-    SY_ASSIGN_OR_RETURN(const TierUsage now, usage());
+    SY_ASSIGN_OR_RETURN(const TierUsage now, usage({}));
     return now.free_bytes;
   }
 
  private:
   friend class SimulatedPut;
-  friend class SimulatedReplacement;
 
-  static Status check_payloads(const std::vector<ObjectName>& names) {
-    if (names.empty()) return {Code::kInvalidArgument, "a replacement without a name"};
-    for (const ObjectName& name : names) {
-      SY_RETURN_IF_ERROR(check_name(name));
-      if (name.kind != ObjectKind::kPayload) return {Code::kInvalidArgument, describe(name) + " is no payload object"};
-    }
-    return {};
+  ObjectStat stat_of(const ObjectName& name, const State::Inode& inode) const {
+    return {name, inode.bytes.size(), storage_of(inode), state_->links(inode)};
+  }
+  ContentEntry entry_of(const Digest& sha256, const State::Entry& entry) const {
+    return {sha256, entry.inode->bytes.size(), state_->links(*entry.inode), entry.changed_at_ms,
+            storage_of(*entry.inode)};
   }
   static Status fill(const std::vector<std::byte>& bytes, const std::string& what,
                      const std::vector<ReadRange>& ranges) {
@@ -395,37 +410,13 @@ class SimulatedTier final : public Tier {
     }
     return {};
   }
-  /// Every step of a replacement is durable when the call returns.
-  void give(const std::vector<ObjectName>& names, const std::shared_ptr<State::Inode>& inode) {
-    inode->durable = true;
-    for (const ObjectName& name : names) {
-      const bool last = &name == &names.back();
-      if (!state_->find(name) && !last) continue;
-      State::Attempt& attempt = state_->attempts[name.in];
-      attempt.objects[name] = {inode, true};
-      attempt.removed.erase(name);
-    }
-  }
-
   static Status not_found(const std::string& what) { return {Code::kNotFound, what + " is not in the tier"}; }
-  Status alive() const {
-    if (state_->boot == boot_) return {};
-    return {Code::kUnavailable, "the machine of this tier has crashed"};
-  }
-  Status fault(const char* point) {
-    const int error = runtime_.point(point);
-    return error == 0 ? Status() : errno_status(error, point, "simulated disk");
-  }
-  static bool is_there(const State::Attempt& attempt) {
-    return !attempt.objects.empty() || !attempt.temporaries.empty() || !attempt.foreign.empty() ||
-           attempt.committed.has_value();
-  }
   GroupListing listing_of(const std::string& group) const {
     GroupListing listing;
     listing.deleting = state_->deleting.contains(group);
     for (auto at = state_->attempts.lower_bound({group, 0}); at != state_->attempts.end() && at->first.group == group;
          ++at) {
-      if (!is_there(at->second)) continue;
+      if (!at->second.is_there()) continue;
       listing.attempts.push_back(at->first.attempt);
       if (at->second.committed.has_value()) listing.committed_attempts.push_back(at->first.attempt);
     }
@@ -445,11 +436,6 @@ class SimulatedTier final : public Tier {
       if (entry.inode == inode) entry.changed_at_ms = runtime_.wall_ms();
     }
   }
-  void add_content(const Digest& sha256, const std::shared_ptr<State::Inode>& inode, bool replace) {
-    const auto found = state_->content.find(sha256);
-    if (found != state_->content.end() && !replace && found->second.inode->bytes.size() == inode->bytes.size()) return;
-    state_->content[sha256] = {inode, false, runtime_.wall_ms()};
-  }
 
   /// Steps 1 and 2: how the object got its name, or nothing when it has to be written.
   Result<std::optional<PutOutcome>> try_link(const ObjectName& name, const Digest& sha256, std::uint64_t bytes) {
@@ -467,7 +453,7 @@ class SimulatedTier final : public Tier {
       return std::optional<PutOutcome>();
     }
     if (const int error = runtime_.point("tier.link_content"); error != 0) return std::optional<PutOutcome>();
-    state_->attempts[name.in].objects[name] = {entry->second.inode, false};
+    state_->make(name.in).objects[name] = {entry->second.inode, false};
     entry->second.changed_at_ms = runtime_.wall_ms();
     return std::optional<PutOutcome>(PutOutcome::kLinked);
   }
@@ -488,31 +474,22 @@ class SimulatedTier final : public Tier {
     return put;
   }
 
-  Runtime& runtime_;
-  std::shared_ptr<State> state_;
-  std::uint64_t boot_;
   Traits traits_{.name = "cold", .medium = Medium::kDisk, .mappable = false, .listable = true, .durable = true};
-  // Guarded by the disk's mutex:
-  std::map<AttemptName, std::vector<State::WaitingContent>> waiting_content_;
-  std::set<std::uint64_t> live_temporaries_;
+  std::map<AttemptName, std::vector<State::WaitingContent>> waiting_content_;  ///< guarded by the disk's mutex
 };
 
 Status SimulatedPut::begin() {
   if (outcome_.has_value()) return {};
   SY_RETURN_IF_ERROR(tier_.fault("tier.open_tmp"));
   const std::lock_guard lock(tier_.state_->mutex);
-  temporary_ = tier_.state_->next_temporary++;
-  tier_.state_->attempts[name_.in].temporaries.insert(temporary_);
-  tier_.live_temporaries_.insert(temporary_);
+  temporary_ = tier_.make_temporary(name_.in);
   return {};
 }
 
 SimulatedPut::~SimulatedPut() {
   if (temporary_ == 0) return;
   const std::lock_guard lock(tier_.state_->mutex);
-  tier_.live_temporaries_.erase(temporary_);
-  if (!tier_.alive().ok()) return;
-  tier_.state_->attempts[name_.in].temporaries.erase(temporary_);
+  tier_.end_temporary(name_.in, temporary_);
 }
 
 Status SimulatedPut::append(ByteView bytes) {
@@ -541,12 +518,7 @@ Result<PutOutcome> SimulatedPut::finish() {
   if (!attempt.temporaries.contains(temporary_)) {
     return Status(Code::kUnavailable, "the temporary file of " + describe(name_) + " was removed by another process");
   }
-  const std::uint64_t used = state.used_bytes();
-  if (state.capacity_bytes.has_value() && used + bytes_ > *state.capacity_bytes) {
-    const std::uint64_t free_bytes = *state.capacity_bytes - std::min(used, *state.capacity_bytes);
-    return Status(Code::kNoSpace, "write " + describe(name_) + ": wanted " + std::to_string(bytes_) + " bytes; " +
-                                      std::to_string(free_bytes) + " bytes are free");
-  }
+  SY_RETURN_IF_ERROR(tier_.check_room(bytes_, describe(name_)));
   if (state.find(name_)) {
     // Somebody put the name meanwhile.
     SY_ASSIGN_OR_RETURN(const auto outcome, tier_.try_link(name_, sha256_, bytes_));
@@ -566,57 +538,6 @@ Result<PutOutcome> SimulatedPut::finish() {
   }
   return PutOutcome::kWritten;
 }
-
-/// A replacement under way: the bytes gathered.
-class SimulatedReplacement final : public PutStream {
- public:
-  SimulatedReplacement(SimulatedTier& tier, std::vector<ObjectName> names, std::uint64_t bytes, const Digest& sha256)
-      : tier_(tier), names_(std::move(names)), bytes_(bytes), sha256_(sha256) {}
-  Status append(ByteView bytes) override {
-    if (bytes.size() > bytes_ - gathered_.size()) {
-      return {Code::kCorrupt, "more bytes were given than promised for " + describe(names_.back())};
-    }
-    gathered_.insert(gathered_.end(), bytes.begin(), bytes.end());
-    return {};
-  }
-  Result<PutOutcome> finish() override {
-    if (gathered_.size() != bytes_) {
-      return Status(Code::kCorrupt, std::to_string(gathered_.size()) + " bytes were given for " +
-                                        describe(names_.back()) + ", " + std::to_string(bytes_) + " were promised");
-    }
-    for (const char* point : {"tier.write", "tier.sync", "tier.replace"}) SY_RETURN_IF_ERROR(tier_.fault(point));
-    State& state = *tier_.state_;
-    const std::lock_guard lock(state.mutex);
-    SY_RETURN_IF_ERROR(tier_.alive());
-    const std::uint64_t used = state.used_bytes();
-    if (state.capacity_bytes.has_value() && used + bytes_ > *state.capacity_bytes) {
-      return Status(Code::kNoSpace, "write " + describe(names_.back()) + ": wanted " + std::to_string(bytes_) +
-                                        " bytes; the disk is full");
-    }
-    auto inode = std::make_shared<State::Inode>();
-    inode->bytes = std::move(gathered_);
-    state.written_bytes += bytes_;
-    tier_.add_content(sha256_, inode, true);
-    tier_.give(names_, inode);
-    return PutOutcome::kWritten;
-  }
-
- private:
-  SimulatedTier& tier_;
-  std::vector<ObjectName> names_;
-  std::uint64_t bytes_;
-  Digest sha256_;
-  std::vector<std::byte> gathered_;
-};
-
-Result<std::unique_ptr<PutStream>> SimulatedTier::open_replacement(std::vector<ObjectName> names, std::uint64_t bytes,
-                                                                   const Digest& sha256) {
-  SY_RETURN_IF_ERROR(check_payloads(names));
-  SY_RETURN_IF_ERROR(fault("tier.open_tmp"));
-  return std::unique_ptr<PutStream>(std::make_unique<SimulatedReplacement>(*this, std::move(names), bytes, sha256));
-}
-
-}  // namespace
 
 Result<std::unique_ptr<Tier>> open_simulated(Runtime& runtime, std::shared_ptr<SimulatedDisk> disk) {
   SY_CHECK(disk != nullptr, "a simulated tier needs a disk");

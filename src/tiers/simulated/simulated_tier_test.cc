@@ -2,6 +2,7 @@
 
 #include "hash/sha256.h"
 #include "tests/conformance/tier_conformance.h"
+#include "tiers/directory/test_folder.h"
 #include "tiers/simulated.h"
 
 namespace steelyard::tiers {
@@ -115,7 +116,35 @@ TEST(SimulatedTier, AKilledWritersTemporaryStaysUntilItIsRemoved) {
   EXPECT_FALSE((*pending)->finish().ok());
   pending->reset();
   EXPECT_EQ(disk->temporaries(), 1U);
-  ASSERT_TRUE(tier->remove_temporaries(name.in).ok());
+  ASSERT_TRUE(tier->remove_temporaries(name.in, 0).ok());
+  EXPECT_EQ(disk->temporaries(), 0U);
+}
+
+TEST(SimulatedTier, AReplacementWhoseTemporaryNameGoesIsDoneAgain) {
+  const auto disk = std::make_shared<SimulatedDisk>(1);
+  FaultRuntime runtime;
+  auto tier = std::move(open_simulated(runtime, disk)).value();
+  auto other = std::move(open_simulated(real_runtime(), disk)).value();
+  const std::vector<std::byte> before(100, std::byte{1});
+  const std::vector<std::byte> after(100, std::byte{2});
+  const ObjectName name{{kGroup, 1}, ObjectKind::kPayload, 0};
+  ASSERT_TRUE(put(*tier, name, before).ok());
+  ASSERT_TRUE(put(*tier, {{kGroup, 2}, ObjectKind::kPayload, 0}, after).ok());
+  ASSERT_TRUE(tier->flush({kGroup, 2}).ok());
+  std::vector<std::byte> found(100);
+  int thefts = 1000;
+  runtime.on("replace.after_link", [&] {
+    EXPECT_EQ(disk->temporaries(), 1U);
+    if (thefts-- <= 0) return;
+    EXPECT_TRUE(other->remove_temporaries(name.in, 0).ok());
+  });
+  EXPECT_EQ(tier->relink({name}, hash::sha256(after), 100).code(), Code::kUnavailable);
+  ASSERT_TRUE(tier->read(name, {{0, found}}).ok());
+  EXPECT_EQ(found, before);
+  thefts = 3;
+  EXPECT_TRUE(*tier->relink({name}, hash::sha256(after), 100));
+  ASSERT_TRUE(tier->read(name, {{0, found}}).ok());
+  EXPECT_EQ(found, after);
   EXPECT_EQ(disk->temporaries(), 0U);
 }
 
