@@ -236,9 +236,9 @@ class FaultInjectingTier final : public Tier {
     return changing<Status>(
         "remove_catalog_copy", [&] { return inner_->remove_catalog_copy(sequence); }, false);
   }
-  Status remove_catalog_temporaries(std::int64_t written_before_ms) override {
+  Status remove_catalog_temporaries(std::int64_t changed_before_ms) override {
     return changing<Status>(
-        "remove_catalog_temporaries", [&] { return inner_->remove_catalog_temporaries(written_before_ms); }, false);
+        "remove_catalog_temporaries", [&] { return inner_->remove_catalog_temporaries(changed_before_ms); }, false);
   }
   Result<std::vector<std::string>> list_groups() override {
     SY_RETURN_IF_ERROR(faults_.before("list_groups", false));

@@ -179,7 +179,7 @@ class Tier {
   virtual Status remove_catalog_copy(std::uint64_t sequence) = 0;
   /// Removes temporary files of `deleting` markers and copies that were written last before that wall time and belong
   /// to no live call of this process, going on past failures. A live call of another process writes again.
-  virtual Status remove_catalog_temporaries(std::int64_t written_before_ms) = 0;
+  virtual Status remove_catalog_temporaries(std::int64_t changed_before_ms) = 0;
 
   // --- what clean-up needs
   // ---------------------------------------------------------------------------------------------

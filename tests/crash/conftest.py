@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from crash import harness
+from crash import harness, mutations
 from lib.runner import Steelyard, binary
 
 
@@ -54,9 +54,26 @@ def source(tmp_path_factory) -> Path:
     return harness.small_checkpoint(tmp_path_factory.mktemp("source") / "checkpoint")
 
 
+def preloaded(folder: Path, name: str) -> Path:
+    """A library of this folder that stands in front of the system's."""
+    compiler = shutil.which("gcc") or shutil.which("cc") or shutil.which("clang")
+    library = folder / f"{name}.so"
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", library, Path(__file__).resolve().parent / f"{name}.c"], check=True)
+    return library
+
+
 @pytest.fixture(scope="session")
 def noflock(tmp_path_factory) -> Path:
-    library = tmp_path_factory.mktemp("noflock") / "noflock.so"
-    compiler = shutil.which("gcc") or shutil.which("cc") or shutil.which("clang")
-    subprocess.run([compiler, "-shared", "-fPIC", "-o", library, Path(__file__).resolve().parent / "noflock.c"], check=True)
-    return library
+    return preloaded(tmp_path_factory.mktemp("noflock"), "noflock")
+
+
+@pytest.fixture(scope="session")
+def wallclock(tmp_path_factory) -> Path:
+    return preloaded(tmp_path_factory.mktemp("wallclock"), "wallclock")
+
+
+@pytest.fixture
+def memory_path():
+    """A folder in memory where there is room."""
+    with tempfile.TemporaryDirectory(prefix="steelyard-test-", dir=mutations.memory_folder()) as folder:
+        yield Path(folder)

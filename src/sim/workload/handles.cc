@@ -138,8 +138,8 @@ class ProcessTier final : public tiers::Tier {
   Status remove_catalog_copy(std::uint64_t sequence) override {
     return process_.alive() ? inner_->remove_catalog_copy(sequence) : dead();
   }
-  Status remove_catalog_temporaries(std::int64_t written_before_ms) override {
-    return process_.alive() ? inner_->remove_catalog_temporaries(written_before_ms) : dead();
+  Status remove_catalog_temporaries(std::int64_t changed_before_ms) override {
+    return process_.alive() ? inner_->remove_catalog_temporaries(changed_before_ms) : dead();
   }
   Result<std::vector<std::string>> list_groups() override {
     if (!process_.alive()) return dead();

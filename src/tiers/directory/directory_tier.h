@@ -66,7 +66,7 @@ class DirectoryTier final : public Tier {
   Result<std::vector<std::uint64_t>> list_catalog_copies() override;
   Result<std::string> read_catalog_copy(std::uint64_t sequence) override;
   Status remove_catalog_copy(std::uint64_t sequence) override;
-  Status remove_catalog_temporaries(std::int64_t written_before_ms) override;
+  Status remove_catalog_temporaries(std::int64_t changed_before_ms) override;
 
   // --- for PendingPut and PutStream ---
 
@@ -99,6 +99,7 @@ class DirectoryTier final : public Tier {
   std::optional<ObjectName> waiting_equal(const AttemptName& attempt, const Digest& sha256, std::uint64_t bytes);
   Result<PutOutcome> existing(const ObjectName& name, const Digest& sha256, std::uint64_t bytes);
   Result<Digest> digest_of(const std::string& relative, std::uint64_t bytes);
+  int replace_content(const std::string& from, const std::string& entry_path);
   Status add_content(const std::string& from, const Digest& sha256, std::uint64_t bytes, bool replace);
   struct SyncTarget {
     std::string relative;

@@ -14,6 +14,8 @@ namespace steelyard::tiers::directory {
 inline constexpr std::uint64_t kLayoutVersion = 1;
 inline constexpr std::uint32_t kPayloadIndexMax = 99'999'999;  ///< 8 digits
 inline constexpr std::size_t kTemporaryNameBytes = 8;          ///< 16 hex digits
+/// Before those digits, for `store.json` on its way to its name.
+inline constexpr std::string_view kStoreFileTemporaryPrefix = ".store.json-";
 
 /// INVALID_ARGUMENT unless the group is 64 lower-case hex digits.
 Status check_group(std::string_view group);

@@ -105,6 +105,8 @@ Status DirectoryTier::write_in_catalog(const std::string& path, std::string_view
 Status DirectoryTier::name_deleting(const std::string& marker, std::string_view bytes) {
   return write_in_catalog(marker, bytes, [&](const std::string& temporary) {
     const int result = folder_.rename_no_replace(temporary, marker);
+    // Where another ended the removal meanwhile, and a gc forgot the group, it comes back for the next gc.
+    if (result == -ENOENT) folder_.make_folders(marker.substr(0, marker.rfind('/'))).ignore("the next try says it");
     if (result != -EINVAL && result != -ENOSYS) return result;
     // A filesystem without an exclusive rename. Every marker of a group speaks of the same revision.
     return folder_.rename("tier.rename", temporary, marker);

@@ -23,7 +23,6 @@ namespace {
 using directory::Folder;
 
 constexpr std::string_view kFormat = "steelyard-directory-tier";
-constexpr std::string_view kTemporaryPrefix = ".store.json-";
 constexpr std::size_t kStoreFileBytesMax = 64 * 1024;
 constexpr std::size_t kForeignNamesShown = 8;
 
@@ -80,7 +79,7 @@ Result<std::string> read_store_file(int root, const std::string& folder) {
 Result<std::vector<std::string>> foreign_names(Folder& folder) {
   SY_ASSIGN_OR_RETURN(auto names, folder.names_in("."));
   std::erase_if(names, [](const std::string& name) {
-    return name == "lost+found" || name == "store.json" || name.starts_with(kTemporaryPrefix);
+    return name == "lost+found" || name == "store.json" || name.starts_with(directory::kStoreFileTemporaryPrefix);
   });
   return names;
 }
@@ -118,7 +117,7 @@ Status make_path(Runtime& runtime, const std::string& path) {
 enum class Claim : std::uint8_t { kFirst, kOver };
 
 Status write_store_file(Folder& folder, const std::string& store_id, Claim claim) {
-  const std::string temporary = std::string(kTemporaryPrefix) + folder.runtime().random_hex(8);
+  const std::string temporary = std::string(directory::kStoreFileTemporaryPrefix) + folder.runtime().random_hex(8);
   const std::string text = encode_store_file(store_id);
   SY_ASSIGN_OR_RETURN(auto writer, directory::FileWriter::create(folder, temporary, text.size(), {}));
   SY_RETURN_IF_ERROR(writer->append(as_bytes(text)));

@@ -28,6 +28,8 @@ namespace {
 
 using LinkResult = DirectoryTier::LinkResult;
 
+constexpr int kRenamesMax = 3;
+
 /// The steps behind both ways to put.
 class Writing {
  public:
@@ -297,7 +299,22 @@ Result<PutOutcome> DirectoryTier::publish(FileWriter& writer, const ObjectName& 
   return PutOutcome::kWritten;
 }
 
-/// Step 6. `from` is a temporary name or the object's own; a replacement goes through a new name in the index's folder.
+/// 0 or an errno, negative.
+int DirectoryTier::replace_content(const std::string& from, const std::string& entry_path) {
+  for (int tries = 1;; ++tries) {
+    const LiveTemporary live(new_temporary_name());
+    const std::string temporary = "catalog/tmp/" + live.name();
+    int result = folder_.link("tier.content_link", from, temporary);
+    if (result < 0) return result;
+    result = folder_.rename("tier.rename", temporary, entry_path);
+    // A gc that came in between takes it for one of a killed writer.
+    if (result == -ENOENT && tries < kRenamesMax) continue;
+    if (result < 0) static_cast<void>(folder_.unlink(temporary));
+    return result;
+  }
+}
+
+/// Step 6. `from` is a temporary name or the object's own; a replacement goes through a new name in `catalog/tmp`.
 Status DirectoryTier::add_content(const std::string& from, const Digest& sha256, std::uint64_t bytes, bool replace) {
   const std::string entry_path = content_path(sha256);
   int result = folder_.link("tier.content_link", from, entry_path);
@@ -313,12 +330,8 @@ Status DirectoryTier::add_content(const std::string& from, const Digest& sha256,
     result = -EEXIST;
   }
   if (result == -EEXIST) {
-    const std::string temporary = entry_path + "." + new_temporary_name();
-    result = folder_.link("tier.content_link", from, temporary);
-    if (result == 0) {
-      result = folder_.rename("tier.rename", temporary, entry_path);
-      if (result < 0) static_cast<void>(folder_.unlink(temporary));
-    }
+    SY_RETURN_IF_ERROR(folder_.make_folders("catalog/tmp"));
+    result = replace_content(from, entry_path);
   }
   if (result == 0) return {};
   ++private_copies_;

@@ -80,18 +80,24 @@ Status DirectoryTier::remove_temporaries(const AttemptName& attempt) {
   return failure.take();
 }
 
-Status DirectoryTier::remove_catalog_temporaries(std::int64_t written_before_ms) {
+Status DirectoryTier::remove_catalog_temporaries(std::int64_t changed_before_ms) {
   SY_RETURN_IF_ERROR(folder_.check_writable());
-  SY_ASSIGN_OR_RETURN(const auto names, folder_.names_in("catalog/tmp"));
   FirstFailure failure;
-  for (const std::string& name : names) {
-    if (!is_lower_hex(name, 2 * kTemporaryNameBytes) || LiveTemporary::is_live(name)) continue;
-    const std::string path = "catalog/tmp/" + name;
-    struct stat there {};
-    if (folder_.stat(path, &there) != 0) continue;
-    const std::int64_t written_ms = there.st_mtim.tv_sec * 1000 + there.st_mtim.tv_nsec / 1'000'000;
-    if (written_ms < written_before_ms) failure.note(remove_file(path));
-  }
+  const auto remove_old = [&](const std::string& folder, std::string_view prefix) {
+    const auto names = folder_.names_in(folder);
+    if (!names.ok()) return failure.note(names.status());
+    for (const std::string& name : *names) {
+      if (!name.starts_with(prefix) || !is_lower_hex(name.substr(prefix.size()), 2 * kTemporaryNameBytes)) continue;
+      struct stat there {};
+      const std::string path = folder + "/" + name;
+      if (LiveTemporary::is_live(name) || folder_.stat(path, &there) != 0) continue;
+      // Of a content entry on its way to its name, only that it was linked is new.
+      const std::int64_t changed_ms = there.st_ctim.tv_sec * 1000 + there.st_ctim.tv_nsec / 1'000'000;
+      if (changed_ms < changed_before_ms) failure.note(remove_file(path));
+    }
+  };
+  remove_old("catalog/tmp", "");
+  remove_old(".", kStoreFileTemporaryPrefix);
   return failure.take();
 }
 

@@ -308,7 +308,7 @@ class SimulatedTier final : public Tier {
     return {};
   }
   /// Its copies and markers appear whole, without a temporary.
-  Status remove_catalog_temporaries(std::int64_t /*written_before_ms*/) override {
+  Status remove_catalog_temporaries(std::int64_t /*changed_before_ms*/) override {
     const std::lock_guard lock(state_->mutex);
     return alive();
   }

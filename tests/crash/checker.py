@@ -1,0 +1,69 @@
+"""What must hold of a store whatever happened to the processes that used it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from crash import harness
+from lib.checkpoints import tree_digests
+from lib.runner import Steelyard
+
+KEPT = re.compile(r"catalog\.(db|db-wal|db-shm|turn|next|writer)|cold/store\.json|cold/catalog/\d{20}")
+
+
+def assert_sound(steelyard: Steelyard, damage: bool = False) -> list[dict]:
+    """Every revision can be looked at, whatever is READY verifies, and a writer need not wait. Returns all revisions.
+
+    `damage`: objects were damaged on purpose, and what verify finds may be that.
+    """
+    listed = harness.revisions(steelyard, "--all")
+    for one in listed:
+        ref = one["ref"]
+        shown = steelyard.json("inspect", ref)
+        assert shown["revision"]["metadata_generation"] >= one["metadata_generation"], ref
+        if one["availability"] in ("READY", "DEGRADED"):
+            report = steelyard.json("verify", ref, code=(0, 5) if damage else 0)
+            assert damage or report["ok"], report
+    readable = [one["ref"] for one in listed if one["availability"] in ("READY", "DEGRADED")]
+    if readable:
+        taken = steelyard("-q", "lease", "acquire", readable[0], "--holder", "checker", "--allow-degraded", "--ttl", "1h")
+        released = steelyard("lease", "release", taken.last)
+        assert "waiting" not in taken.stderr + released.stderr, taken.explain()
+    return listed
+
+
+def assert_one_of(target: Path, sources: list[Path]) -> None:
+    """The files of a folder are those of one of the sources, all of them."""
+    assert tree_digests(target) in [tree_digests(source) for source in sources], target
+
+
+def release_leases(steelyard: Steelyard) -> None:
+    """A killed reader's lease lives until its time is over; nobody need wait for that here."""
+    for lease in steelyard.json("lease", "list")["leases"]:
+        steelyard("lease", "release", lease["lease_id"])
+
+
+def files_of(store: Path) -> list[str]:
+    return sorted(path.relative_to(store).as_posix() for path in store.rglob("*") if not path.is_dir())
+
+
+def assert_back_to_nothing(steelyard: Steelyard, asides: int = 0) -> None:
+    """Everything is deleted or aborted, gc runs: what is left is the catalog, its copies and the store's identity."""
+    if not (steelyard.store / "catalog.db").exists():
+        return
+    release_leases(steelyard)
+    for one in harness.revisions(steelyard, "--all"):
+        if one["availability"] == "IMPORTING":
+            steelyard("abort", one["ref"], "--yes", "--force")
+        elif one["committed_seq"] is not None:
+            steelyard("delete", one["ref"], "--yes")
+        else:
+            steelyard("abort", one["ref"], "--yes")
+    steelyard("gc", "--yes", "--gc-grace", "0s")
+    assert steelyard.json("list")["revisions"] == []
+    left = [name for name in files_of(steelyard.store) if not KEPT.fullmatch(name)]
+    aside = [name for name in left if ".aside" in name]
+    assert left == aside and len([name for name in aside if name.endswith(".aside")]) == asides, left
+    folders = sorted(path.relative_to(steelyard.store).as_posix() for path in (steelyard.store / "cold" / "groups").glob("*/*"))
+    assert folders == [], folders

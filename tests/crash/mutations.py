@@ -1,0 +1,253 @@
+"""Every verb that changes something, each in a store where it has something to do.
+
+A mutation prepares a store once (the copies of it are cheap), and names the words that are killed, and repeated after it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections import Counter
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Callable
+
+from crash import harness
+from lib.checkpoints import flip_bit
+from lib.runner import ROOT, Steelyard
+from lib.waiting import wait_until
+
+SNAPSHOTS = {"STEELYARD_LOG_SNAPSHOT_EVERY": "1"}
+NOW = ("gc", "--yes", "--gc-grace", "0s")
+
+
+@dataclass
+class Place:
+    """A store, a source of its revision `m` beside it, another one of the same names and sizes, and room for what is made."""
+
+    steelyard: Steelyard
+    folder: Path
+
+    @property
+    def source(self) -> Path:
+        return self.folder / "source"
+
+    @property
+    def other(self) -> Path:
+        return self.folder / "other"
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """`words` may refer to the place; `repeat` are the exits of the same words after a kill, 0 among them."""
+
+    prepare: Callable[[Place], None]
+    words: Callable[[Place], tuple]
+    env: dict[str, str] = field(default_factory=dict)
+    faults: str = ""
+    repeat: tuple[int, ...] = (0,)
+    killed_here: bool = True  # False: another module kills it at every point, and looks closer
+    beside: str = ""  # the mutation whose points need not be tried again
+
+    def fault(self, rule: str) -> dict[str, str]:
+        return {**self.env, "STEELYARD_FAULT": ",".join(filter(None, (self.faults, rule)))}
+
+
+def model(place: Place) -> None:
+    place.steelyard(*harness.import_args(place.source, "m"))
+
+
+def first_object(place: Place) -> Path:
+    return min(path for path in harness.groups_folder(place.steelyard.store).glob("*/*/*/p/*") if path.stat().st_size == 1 << 20)
+
+
+def damaged(place: Place) -> None:
+    """Two revisions share the damaged object; it is not recorded."""
+    model(place)
+    place.steelyard(*harness.import_args(place.source, "twin"))
+    flip_bit(first_object(place))
+
+
+def degraded(place: Place) -> None:
+    damaged(place)
+    place.steelyard("verify", "m", code=5)
+
+
+def with_a_whole_copy(place: Place) -> None:
+    """The index has the bytes again, since another import of them did not link what was damaged."""
+    degraded(place)
+    place.steelyard(*harness.import_args(place.source, "whole"))
+
+
+def repairing(place: Place) -> None:
+    degraded(place)
+    place.steelyard("repair", "m", "--no-wait")
+
+
+def repairing_from_the_store(place: Place) -> None:
+    with_a_whole_copy(place)
+    place.steelyard("repair", "m", "--no-wait")
+
+
+def garbage(place: Place) -> None:
+    """A tombstone, an older attempt with a temporary file, one that no record names, content that nobody uses."""
+    model(place)
+    for point in ("import.after_flush", "import.after_committed_marker"):
+        place.steelyard(*harness.import_args(place.other, "n"), code=-signal.SIGKILL, env={"STEELYARD_FAULT": f"kill@{point}"})
+    place.steelyard("delete", "m", "--yes")
+    groups = place.steelyard.store / "cold" / "groups"
+    lost = groups / "ab" / ("ab" + "0" * 62) / "1"
+    (lost / "p").mkdir(parents=True)
+    (lost / "p" / "00000000").write_bytes(b"x" * 1000)
+    (next(groups.glob("*/*/2")) / "tmp" / ("ab" * 8)).write_bytes(b"half")
+
+
+def leased(place: Place) -> None:
+    model(place)
+    lease = place.steelyard("-q", "lease", "acquire", "m", "--holder", "h", "--ttl", "1h").last
+    (place.folder / "lease").write_text(lease)
+
+
+def abandoned(place: Place) -> None:
+    """An import whose writer is gone for longer than the age at which it counts as abandoned."""
+    model(place)
+    killed = {"STEELYARD_FAULT": "kill@import.after_flush", "STEELYARD_IMPORT_WRITER_TTL": "2s"}
+    place.steelyard(*harness.import_args(place.other, "half"), code=-signal.SIGKILL, env=killed)
+    probe = place.steelyard.at(place.folder / "probe")
+
+    def is_abandoned() -> bool:
+        copy_store(place.steelyard.store, probe.store)
+        return "half" in probe("reconcile", "--import-abandon-after", "2s").stdout
+
+    wait_until(is_abandoned, every_s=0.2)
+    shutil.rmtree(probe.store)
+
+
+def with_a_target(place: Place) -> None:
+    model(place)
+    place.steelyard("materialize", "m", place.folder / "out")
+    (place.folder / "out" / "mine").write_text("of another time")
+
+
+def interrupted(place: Place) -> None:
+    """A revision to delete, one whose delete was killed, an import that was killed."""
+    model(place)
+    place.steelyard(*harness.import_args(place.other, "going"))
+    place.steelyard("delete", "going", "--yes", code=-signal.SIGKILL, env={"STEELYARD_FAULT": "kill@delete.after_marker"})
+    place.steelyard(*harness.import_args(place.other, "half"), code=-signal.SIGKILL, env={"STEELYARD_FAULT": "kill@import.after_flush"})
+
+
+def without_identity(place: Place) -> None:
+    model(place)
+    (place.steelyard.store / "cold" / "store.json").unlink()
+
+
+MUTATIONS: dict[str, Mutation] = {
+    "import": Mutation(lambda place: None, lambda place: harness.import_args(place.source, "m"), killed_here=False),
+    "import-again": Mutation(model, lambda place: harness.import_args(place.other, "m"), env=SNAPSHOTS, beside="import"),
+    "import-read-back": Mutation(model, lambda place: (*harness.import_args(place.other, "n"), "--verify-after-write"), faults="EMLINK@tier.link_content", beside="import"),
+    "materialize": Mutation(model, lambda place: ("materialize", "m", place.folder / "out"), killed_here=False),
+    "materialize-over": Mutation(with_a_target, lambda place: ("materialize", "m", place.folder / "out", "--force"), beside="materialize"),
+    "materialize-over-without-exchange": Mutation(
+        with_a_target, lambda place: ("materialize", "m", place.folder / "out", "--force"), faults="EINVAL@materialize.exchange", beside="materialize-over"
+    ),
+    "delete": Mutation(model, lambda place: ("delete", "m", "--yes"), killed_here=False),
+    "delete-with-snapshots": Mutation(model, lambda place: ("delete", "m", "--yes", "--wait", "1s"), env=SNAPSHOTS, beside="delete"),
+    "abort": Mutation(interrupted, lambda place: ("abort", "half", "--yes"), killed_here=False),
+    "gc": Mutation(interrupted, lambda place: NOW, killed_here=False),
+    "gc-with-garbage": Mutation(garbage, lambda place: NOW),
+    "reconcile": Mutation(interrupted, lambda place: ("reconcile",), killed_here=False),
+    "reconcile-abandoned": Mutation(abandoned, lambda place: ("reconcile", "--import-abandon-after", "2s")),
+    "reconcile-repair": Mutation(repairing_from_the_store, lambda place: ("reconcile",), beside="repair"),
+    "repair": Mutation(degraded, lambda place: ("repair", "m", "--source", place.source), killed_here=False),
+    "repair-by-link": Mutation(with_a_whole_copy, lambda place: ("repair", "m"), beside="repair"),
+    "repair-start": Mutation(degraded, lambda place: ("repair", "m", "--no-wait")),
+    "operation-cancel": Mutation(repairing, lambda place: ("operation", "cancel", operation_of(place))),
+    "verify": Mutation(damaged, lambda place: ("verify", "m"), repeat=(5,)),
+    "lease-acquire": Mutation(model, lambda place: ("lease", "acquire", "m", "--holder", "h", "--nonce", "n"), env=SNAPSHOTS),
+    "lease-renew": Mutation(leased, lambda place: ("lease", "renew", (place.folder / "lease").read_text(), "--ttl", "2h")),
+    "lease-release": Mutation(leased, lambda place: ("lease", "release", (place.folder / "lease").read_text())),
+    "lease-uncertain": Mutation(model, lambda place: ("lease", "acquire", "m", "--holder", "h", "--nonce", "n"), faults="EIO@log.commit"),
+    "recover": Mutation(model, lambda place: ("recover", "--force", "--yes"), repeat=(0,)),
+    "doctor-adopt": Mutation(without_identity, lambda place: ("doctor", "--adopt", "--yes"), beside="import"),
+}  # fmt: skip
+
+
+def operation_of(place: Place) -> str:
+    return place.steelyard.json("inspect", "m")["operation"]["operation_id"]
+
+
+def copy_store(origin: Path, copy: Path) -> None:
+    shutil.rmtree(copy, ignore_errors=True)
+    copy.parent.mkdir(parents=True, exist_ok=True)
+    if origin.exists():
+        subprocess.run(["cp", "-a", origin, copy], check=True)
+
+
+def prepare(name: str, folder: Path) -> Place:
+    """The mutation's store in `folder/store`, kept in `folder/template` too."""
+    place = Place(Steelyard(folder / "store", folder / "home"), folder)
+    harness.small_checkpoint(place.source)
+    harness.small_checkpoint(place.other, seed="other")
+    MUTATIONS[name].prepare(place)
+    copy_store(place.steelyard.store, folder / "template")
+    if (folder / "out").exists():
+        copy_store(folder / "out", folder / "out-template")
+    return place
+
+
+def reset(place: Place) -> None:
+    copy_store(place.folder / "template", place.steelyard.store)
+    copy_store(place.folder / "out-template", place.folder / "out")
+
+
+def trace(name: str, place: Place) -> list[str]:
+    """The points that the mutation passes, whatever it exits with."""
+    mutation, path = MUTATIONS[name], place.folder / "trace"
+    env = {**mutation.fault("trace@any"), "STEELYARD_FAULT_TRACE": str(path)}
+    place.steelyard(*mutation.words(place), code=(*mutation.repeat, 0), env=env)
+    points = path.read_text().split()
+    path.unlink()
+    return points
+
+
+def tries(name: str, place: Place) -> list[tuple[str, int]]:
+    """The first and the last pass of each point; of what the mutation beside it passes too, the verb's own points once."""
+    mutation, points = MUTATIONS[name], Counter(trace(name, place))
+    known = set(traced(mutation.beside)) if mutation.beside else set()
+    own = f"{mutation.words(place)[0]}."
+    found = [(point, 1) for point in points if point not in known or point.startswith(own)]
+    return found + [(point, count) for point, count in points.items() if point not in known and count > 1]
+
+
+def memory_folder() -> str | None:
+    """Where files lie in memory, if there is room: a kill takes nothing from the page cache, and nobody waits for a disk."""
+    memory = Path("/dev/shm")
+    if not memory.is_dir() or not os.access(memory, os.W_OK):
+        return None
+    room = os.statvfs(memory)
+    return str(memory) if room.f_bavail * room.f_frsize >= 1 << 30 else None
+
+
+@cache
+def traced(name: str) -> tuple[str, ...]:
+    with tempfile.TemporaryDirectory(prefix="steelyard-test-", dir=memory_folder()) as folder:
+        return tuple(trace(name, prepare(name, Path(folder))))
+
+
+def points_in_the_code() -> set[str]:
+    """Every name that the program gives to a fault point."""
+    found: set[str] = set()
+    for path in (ROOT / "src").rglob("*.cc"):
+        rooms = path.relative_to(ROOT / "src").parts
+        if path.name.endswith("_test.cc") or rooms[0] == "sim" or path.name.startswith("simulated"):
+            continue
+        text = path.read_text()
+        for call in (r"SY_POINT\([^;]*?\"([^\"]+)\"\)", r"\bpoint\(\s*\"([^\"]+)\"", r"\"(tier\.[a-z_]+)\""):
+            found.update(re.findall(call, text))
+    return found

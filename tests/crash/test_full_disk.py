@@ -1,0 +1,112 @@
+"""Every verb on a filesystem without a free byte: done, or NO_SPACE; nothing is lost, and room can be made again."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+
+from cases import support
+from crash import checker, harness
+from lib.checkpoints import flip_bit
+
+MIB = 1024 * 1024
+NOW = ("gc", "--yes", "--gc-grace", "0s")
+
+
+def fill(disk: Path) -> None:
+    """Takes every byte, block by block, and every inode's worth of them."""
+    with open(disk / "filler", "ab", buffering=0) as out:
+        for size in (MIB, 4096, 1):
+            try:
+                while out.write(b"\xaa" * size) > 0:
+                    pass
+            except OSError as error:
+                assert error.errno == errno.ENOSPC
+
+
+@pytest.fixture(params=["tmpfs", "ext4"])
+def full(request, steelyard, source, tmp_path):
+    """A store with two revisions that share a damaged object, a third one, an import and a delete that were killed."""
+    with support.mounted(tmp_path / "disk", 48 * MIB, request.param) as refused:
+        if refused:
+            pytest.skip(refused)
+        runner = steelyard.at(tmp_path / "disk" / "store")
+        other = harness.small_checkpoint(tmp_path / "other", seed="other")
+        for ref in ("m", "twin"):
+            runner(*harness.import_args(source, ref))
+        runner(*harness.import_args(other, "other"))
+        flip_bit(min(path for path in harness.groups_folder(runner.store).glob("*/*/*/p/*") if path.stat().st_size == MIB and path.stat().st_nlink == 3))
+        runner("verify", "m", code=5)
+        third = harness.small_checkpoint(tmp_path / "third", seed="third")
+        runner(*harness.import_args(third, "going"))
+        runner("delete", "going", "--yes", code=-signal.SIGKILL, env={"STEELYARD_FAULT": "kill@delete.after_marker"})
+        runner(*harness.import_args(third, "half"), code=-signal.SIGKILL, env={"STEELYARD_FAULT": "kill@import.after_flush"})
+        lease = runner("-q", "lease", "acquire", "other", "--holder", "h", "--ttl", "1h").last
+        yield runner, tmp_path / "disk", lease
+
+
+def verbs(source: Path, folder: Path, lease: str) -> list[tuple]:
+    return [
+        harness.import_args(folder / "third", "half"),
+        harness.import_args(source, "again"),
+        harness.import_args(folder / "fourth", "new"),
+        ("list", "--all"),
+        ("inspect", "other"),
+        ("verify", "other"),
+        ("materialize", "other", folder / "disk" / "out"),
+        ("cat", "other", "config.json"),
+        ("repair", "m", "--source", source),
+        ("lease", "acquire", "other", "--holder", "h"),
+        ("lease", "renew", lease, "--ttl", "2h"),
+        ("lease", "list"),
+        ("reconcile",),
+        ("usage",),
+        ("doctor",),
+        ("recover", "--force", "--yes"),
+        ("abort", "half", "--yes"),
+        ("delete", "twin", "--yes"),
+        NOW,
+    ]
+
+
+def test_every_verb(full, source, tmp_path):
+    runner, disk, lease = full
+    harness.small_checkpoint(tmp_path / "fourth", seed="fourth")
+    before = {one["ref"] for one in harness.revisions(runner)}
+    for words in verbs(source, tmp_path, lease):
+        fill(disk)
+        run = runner.run("--json", *words)
+        # reconcile and doctor say of each thing what is wrong with it, and end with what that is.
+        exits = {"reconcile": (0, 8, 10), "doctor": (0, 8, 10, 5)}.get(words[0], (0, 8))
+        assert run.code in exits, run.explain()
+        if run.code == 8:
+            harness.assert_typed(run)
+        assert not (disk / "out").exists() or run.code == 0, "no half folder"
+        listed = {one["ref"] for one in harness.revisions(runner)}
+        assert before - {"twin@main#1"} <= listed, run.explain()
+        assert runner.json("verify", "other")["ok"], run.explain()
+        shutil.rmtree(disk / "out", ignore_errors=True)
+
+
+def test_room_can_be_made(full, source, tmp_path):
+    """gc needs no room; with what it frees the rest goes on, and then everything does."""
+    runner, disk, lease = full
+    fill(disk)
+    freed = runner.json(*NOW)
+    assert freed["bytes"] >= 0
+    for words in (("lease", "release", lease), ("reconcile",), ("abort", "half", "--yes"), ("delete", "other", "--yes"), ("delete", "twin", "--yes"), NOW):
+        first = runner.run(*words)
+        if first.code != 0:
+            assert first.code in (8, 10), first.explain()
+            # Somebody makes a little room elsewhere.
+            os.truncate(disk / "filler", max(0, (disk / "filler").stat().st_size - MIB))
+            if runner.run(*words).code != 0:
+                runner(*words)
+    runner("repair", "m", "--source", source)
+    harness.assert_whole(runner, source, tmp_path, "m")
+    checker.assert_back_to_nothing(runner)

@@ -1,0 +1,74 @@
+"""Every verb that changes something is killed at every fault point that it passes; no point of the code is left out."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from crash import checker, harness, mutations
+from crash.mutations import MUTATIONS
+from lib.checkpoints import tree_digests
+
+# Points that no mutation of the table passes when it is alone, and who kills at them.
+ELSEWHERE = {
+    "delete.waiting": "test_killed_while_it_waits",
+    "import.waiting": "test_killed_while_it_waits",
+}
+
+
+def test_no_point_is_left_out():
+    """A new point has to be passed by a mutation of the table, and a name that is gone must not be claimed."""
+    passed = set().union(*(mutations.traced(name) for name in MUTATIONS))
+    named = mutations.points_in_the_code()
+    assert len(named) > 80
+    assert named - passed == set(ELSEWHERE), "points that no mutation passes, or that one passes now"
+    assert passed <= named, "the search in the code misses names"
+
+
+@pytest.mark.parametrize("name", [name for name, mutation in MUTATIONS.items() if mutation.killed_here])
+def test_killed_at_every_point(memory_path, name):
+    mutation = MUTATIONS[name]
+    place = mutations.prepare(name, memory_path)
+    steelyard = place.steelyard
+    damage = name.startswith(("repair", "operation", "reconcile-repair", "verify"))
+    tries = mutations.tries(name, place)
+    killed = 0
+    for point, number in tries:
+        mutations.reset(place)
+        words = mutation.words(place)
+        run = steelyard.run(*words, env=mutation.fault(f"kill@{point}#{number}"))
+        where = f"{point}#{number}\n{run.explain()}"
+        # Threads may pass a point fewer times in another run; then the verb is simply done.
+        assert run.code in (-signal.SIGKILL, 0, *mutation.repeat), where
+        killed += run.code == -signal.SIGKILL
+        if (steelyard.store / "catalog.db").exists() and (steelyard.store / "cold" / "store.json").exists():
+            checker.assert_sound(steelyard, damage)
+        if name.startswith("materialize"):
+            # Killed between two renames, the old folder stands beside under another name.
+            whole = tree_digests(place.folder / "out") if (place.folder / "out").exists() else None
+            assert whole in (None, tree_digests(place.source), tree_digests(place.folder / "out-template")), where
+        again = steelyard.run(*words, env=mutation.env)
+        assert again.code in mutation.repeat, f"{where}\n{again.explain()}"
+        assert "waiting for" not in again.stderr, f"{where}\n{again.explain()}"
+        checker.assert_back_to_nothing(steelyard, asides=len(list(steelyard.store.glob("catalog.*.aside"))))
+    assert killed >= len(tries) // 2
+
+
+def test_killed_while_it_waits(steelyard, source):
+    """An import waits for the other writer, a delete for the last lease."""
+    writer = harness.stop_at(steelyard, "import.after_object_put", 1, *harness.import_args(source, "m#1"))
+    waits = (*harness.import_args(source, "m#1"), "--wait", "1h")
+    try:
+        steelyard(*waits, code=-signal.SIGKILL, env={"STEELYARD_FAULT": "kill@import.waiting"})
+        writer.send_signal(signal.SIGCONT)
+        assert harness.finish(writer)[0] == 0
+    finally:
+        writer.kill()
+    lease = steelyard("-q", "lease", "acquire", "m", "--holder", "h", "--ttl", "1h").last
+    steelyard("delete", "m", "--yes", "--wait", "1h", code=-signal.SIGKILL, env={"STEELYARD_FAULT": "kill@delete.waiting"})
+    assert steelyard.json("inspect", "m#1")["revision"]["availability"] == "DELETING"
+    checker.assert_sound(steelyard)
+    steelyard("lease", "release", lease)
+    steelyard("delete", "m", "--yes")
+    checker.assert_back_to_nothing(steelyard)
