@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shutil
 import signal
+import sqlite3
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from crash import harness
+from crash import checker, harness
 from lib.checkpoints import make_checkpoint, tree_digests
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -156,3 +158,42 @@ def test_a_clean_up_goes_on_past_a_failure(steelyard, source, tmp_path, number):
     left = [path for path in steelyard.store.rglob("groups/*/*/1/**/*") if path.is_file()]
     assert len(left) <= 1, left
     harness.assert_whole(steelyard, source, tmp_path)
+
+
+def test_what_five_killed_imports_left_is_seen_and_goes(steelyard, source, tmp_path):
+    """Unfinished files stayed for ever, and no listing, pruning or removing saw them."""
+    steelyard(*harness.import_args(source, "kept"))
+    empty = checker.files_of(steelyard.store)
+    other = harness.small_checkpoint(tmp_path / "other", seed="other")
+    for point in ("tier.after_write#2", "tier.after_link#3", "import.after_objects", "import.after_manifest_put", "tier.after_write#4"):
+        killed = steelyard.run(*harness.import_args(other, "half"), env={"STEELYARD_FAULT": f"kill@{point}"})
+        assert killed.code == -signal.SIGKILL
+    (half,) = [one for one in harness.revisions(steelyard, "--all") if one["availability"] == "IMPORTING"]
+    assert (half["ref"], half["import_attempt"]) == ("half@main#1", 5)
+    would = steelyard.json("gc", "--dry-run", "--gc-grace", "0s")
+    done = steelyard.json("gc", "--yes", "--gc-grace", "0s")
+    assert would["objects"] == done["objects"] > 0 and would["bytes"] == done["bytes"] > 0
+    steelyard("abort", "half", "--yes")
+    steelyard("gc", "--yes", "--gc-grace", "0s")
+    left = [name for name in checker.files_of(steelyard.store) if not name.startswith(("cold/catalog/", "catalog."))]
+    assert left == [name for name in empty if not name.startswith(("cold/catalog/", "catalog."))]
+    assert steelyard.json("verify", "kept")["ok"]
+
+
+def test_the_log_does_not_grow_for_ever(steelyard, tmp_path):
+    """A log without an end filled its database until nothing could be written. Snapshots replace what they hold."""
+    source = make_checkpoint(tmp_path / "source", shards=1, tensors_per_shard=1)
+    every = {"STEELYARD_LOG_SNAPSHOT_EVERY": "8"}
+    steelyard("import", source, "model", env=every)
+    sizes = []
+    for _ in range(3):
+        for _ in range(20):
+            lease = steelyard("-q", "lease", "acquire", "model", "--holder", "h", env=every).last
+            steelyard("lease", "release", lease, env=every)
+        with contextlib.closing(sqlite3.connect(f"file:{steelyard.store / 'catalog.db'}?mode=ro", uri=True)) as catalog:
+            assert catalog.execute("SELECT count(*) FROM log").fetchone()[0] <= 2 * 8
+            assert catalog.execute("SELECT count(*) FROM snapshot").fetchone()[0] == 1
+        sizes.append(sum((steelyard.store / name).stat().st_size for name in ("catalog.db", "catalog.db-wal")))
+    assert sizes[2] <= sizes[0] + 64 * 1024, sizes
+    assert len(list((steelyard.store / "cold" / "catalog").glob("[0-9]*"))) == 2
+    assert steelyard.json("verify", "model")["ok"]

@@ -142,8 +142,10 @@ class Worker:
 
 
 @pytest.mark.slow
-def test_sixteen_processes_of_mixed_verbs(memory_path):
-    steelyard = Steelyard(memory_path / "store", memory_path / "home")
+@pytest.mark.parametrize("locks", ["locks", "no locks"])
+def test_sixteen_processes_of_mixed_verbs(memory_path, noflock, locks):
+    """The same where file locks do nothing: they save work, and keep nothing true."""
+    steelyard = Steelyard(memory_path / "store", memory_path / "home", {"LD_PRELOAD": str(noflock)} if locks == "no locks" else {})
     sources = [harness.small_checkpoint(memory_path / f"source-{number}", seed=number, mib_per_shard=1) for number in range(3)]
     steelyard(*harness.import_args(sources[0], "model-0"))
     ledger = Ledger()

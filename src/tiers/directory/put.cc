@@ -309,7 +309,8 @@ int DirectoryTier::replace_content(const std::string& from, const std::string& e
     result = folder_.rename("tier.rename", temporary, entry_path);
     // A gc that came in between takes it for one of a killed writer.
     if (result == -ENOENT && tries < kRenamesMax) continue;
-    if (result < 0) static_cast<void>(folder_.unlink(temporary));
+    // After a rename it is there only where the entry had these very bytes already: that leaves both names.
+    static_cast<void>(folder_.unlink(temporary));
     return result;
   }
 }

@@ -117,6 +117,8 @@ Status DirectoryTier::give_content(const std::string& entry_path, const ObjectNa
     if (result == -ENOENT && !may_be_absent) return {};
     return folder_.write_failure(-result, "rename", path, 0);
   }
+  // Where another gave the name the same bytes meanwhile, the rename has left both.
+  static_cast<void>(folder_.unlink(beside));
   SY_POINT(folder_.runtime(), "tier.after_replace");
   return {};
 }
