@@ -17,6 +17,7 @@
 #include "hash/sha256.h"
 #include "oplog/open.h"
 #include "oplog/replay.h"
+#include "store/catalog_copy.h"
 #include "store/context.h"
 #include "store/io_budget.h"
 #include "store/manifest_file.h"
@@ -210,8 +211,7 @@ class Examination {
     const auto copies = cold.list_catalog_copies();
     if (!copies.ok()) return problem("catalog copies", copies.status());
     if (copies->empty()) return ok("catalog copies", "none yet; `recover` would go by the `committed` markers alone");
-    const auto bytes = cold.read_catalog_copy(copies->back());
-    const Status status = bytes.ok() ? oplog::decode_snapshot(*bytes).status() : bytes.status();
+    const Status status = read_snapshot_copy(cold, copies->back()).status();
     if (!status.ok()) {
       return warn("catalog copies", fmt::format("the newest, {}, cannot be used: {}", copies->back(), status.message()),
                   "the next snapshot replaces it; until then `recover` would take an older one");

@@ -17,6 +17,7 @@
 #include "metadata/memory_state.h"
 #include "metadata/rules.h"
 #include "oplog/op_log.h"
+#include "store/catalog_copy.h"
 
 namespace steelyard::store {
 namespace {
@@ -180,9 +181,7 @@ class Collection {
   Result<std::optional<metadata::MemoryState>> newest_copy() {
     SY_ASSIGN_OR_RETURN(const std::vector<std::uint64_t> copies, context_.cold.list_catalog_copies());
     for (auto sequence = copies.rbegin(); sequence != copies.rend(); ++sequence) {
-      const auto bytes = context_.cold.read_catalog_copy(*sequence);
-      if (!bytes.ok()) continue;
-      const auto snapshot = oplog::decode_snapshot(*bytes);
+      const auto snapshot = read_snapshot_copy(context_.cold, *sequence);
       if (!snapshot.ok()) continue;
       const auto section = snapshot->sections.find(std::string(metadata::kSnapshotSection));
       if (section == snapshot->sections.end()) continue;

@@ -16,6 +16,7 @@
 #include "metadata/rows.h"
 #include "metadata/rules.h"
 #include "oplog/replay.h"
+#include "store/catalog_copy.h"
 #include "store/context.h"
 #include "store/manifest_file.h"
 
@@ -66,8 +67,7 @@ class Rebuilding {
   }
 
   Status read_copy(std::uint64_t sequence) {
-    SY_ASSIGN_OR_RETURN(const std::string bytes, cold_.read_catalog_copy(sequence));
-    SY_ASSIGN_OR_RETURN(oplog::Snapshot snapshot, oplog::decode_snapshot(bytes));
+    SY_ASSIGN_OR_RETURN(oplog::Snapshot snapshot, read_snapshot_copy(cold_, sequence));
     if (snapshot.sequence != sequence) {
       return {Code::kCorrupt, fmt::format("it is a snapshot of sequence {}, not of its name's", snapshot.sequence)};
     }

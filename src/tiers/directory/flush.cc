@@ -30,7 +30,8 @@ Status DirectoryTier::sync_all(const std::vector<SyncTarget>& targets) {
     for (std::size_t i = 0; i < count && first.ok(); ++i) {
       const SyncTarget& target = targets[begin + i];
       const int opened =
-          folder_.open("tier.open_flush", target.relative, target.is_folder ? O_RDONLY | O_DIRECTORY : O_RDONLY);
+          target.is_folder ? folder_.open("tier.open_flush", target.relative, O_RDONLY | O_DIRECTORY)
+                           : folder_.open_regular("tier.open_flush", target.relative, O_RDONLY);
       if (opened < 0) {
         first = folder_.write_failure(-opened, "open", target.relative, 0);
         break;

@@ -53,6 +53,18 @@ int Folder::open(const char* point, const std::string& relative, int flags, mode
                        [&] { return ::openat(root_.get(), relative.c_str(), flags | O_CLOEXEC | O_NOFOLLOW, mode); });
 }
 
+int Folder::open_regular(const char* point, const std::string& relative, int flags) {
+  const int opened = open(point, relative, flags | O_NONBLOCK | O_NOCTTY);
+  if (opened < 0) return opened;
+  UniqueFd fd(opened);
+  struct stat there {};
+  if (::fstat(fd.get(), &there) != 0) return -errno;
+  if (!S_ISREG(there.st_mode)) return -ENXIO;
+  // Some kernels answer an asynchronous read of such a file with EAGAIN.
+  if (::fcntl(fd.get(), F_SETFL, flags & O_DIRECT) != 0) return -errno;
+  return fd.release();
+}
+
 int Folder::stat(const std::string& relative, struct stat* out) {
   return call_or_fault(runtime_, "tier.stat",
                        [&] { return ::fstatat(root_.get(), relative.c_str(), out, AT_SYMLINK_NOFOLLOW); });
@@ -126,7 +138,18 @@ Status Folder::check_writable() const {
   return {Code::kUnauthorized, path_ + " is open for reading only"};
 }
 
-Result<std::vector<std::string>> Folder::names_in(const std::string& relative) {
+Status Folder::check_names_removable(const std::string& relative) {
+  const int result = call_or_fault(runtime_, "tier.access", [&] {
+    return ::faccessat(root_.get(), relative.c_str(), W_OK | X_OK, AT_EACCESS);
+  });
+  if (result == 0 || result == -ENOENT) return {};
+  if (result != -EACCES && result != -EPERM && result != -EROFS) return read_failure(-result, "look at", relative);
+  return {Code::kUnauthorized,
+          full(relative) + " may not be changed by this user: " + std::generic_category().message(-result),
+          "use the account that owns the cold tier, or give this one write permission there"};
+}
+
+Result<std::vector<std::string>> Folder::names_in(const std::string& relative, Names which) {
   const int opened = open("tier.list", relative, O_RDONLY | O_DIRECTORY);
   std::vector<std::string> names;
   if (opened == -ENOENT) return names;
@@ -142,7 +165,9 @@ Result<std::vector<std::string>> Folder::names_in(const std::string& relative) {
     const dirent* entry = ::readdir(stream);
     if (entry == nullptr) break;
     const std::string_view name = entry->d_name;
-    if (name != "." && name != "..") names.emplace_back(name);
+    if (name == "." || name == "..") continue;
+    if (which == Names::kMayBeFolders && entry->d_type != DT_DIR && entry->d_type != DT_UNKNOWN) continue;
+    names.emplace_back(name);
   }
   const int error = errno;
   ::closedir(stream);
