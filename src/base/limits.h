@@ -60,6 +60,8 @@ inline constexpr std::size_t kLeasesPerRevisionMax = 10'000;
 
 /// Tombstones of a lineage that gc keeps as records; older ones become its watermark.
 inline constexpr std::size_t kTombstonesKept = 16;
+/// Snapshot copies in the cold tier: the newest, and one in case it is damaged.
+inline constexpr std::size_t kCatalogCopiesKept = 2;
 
 /// Kept in a record.
 inline constexpr std::size_t kOperationsRetained = 16;

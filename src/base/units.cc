@@ -130,6 +130,10 @@ Result<std::uint64_t> parse_size(std::string_view text) {
                                .max = UINT64_MAX});
 }
 
+std::string counted(std::uint64_t count, std::string_view noun) {
+  return std::to_string(count) + " " + std::string(noun) + (count == 1 ? "" : "s");
+}
+
 Result<std::int64_t> parse_duration_ms(std::string_view text) {
   SY_ASSIGN_OR_RETURN(const std::uint64_t ms, parse_quantity(text, {.noun = "duration",
                                                                     .grain = "millisecond",

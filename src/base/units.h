@@ -21,6 +21,9 @@ Result<std::uint64_t> parse_size(std::string_view text);
 /// the type are rounded).
 std::string format_size(std::uint64_t bytes);
 
+/// "1 object", "3 objects".
+std::string counted(std::uint64_t count, std::string_view noun);
+
 /// Milliseconds from `500ms`, `10s`, `5m`, `2h`, `30d`; the unit is needed. A decimal is accepted where it gives whole
 /// milliseconds. Never negative.
 Result<std::int64_t> parse_duration_ms(std::string_view text);

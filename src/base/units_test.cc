@@ -229,5 +229,11 @@ TEST(Ratio, Refusals) {
   EXPECT_THAT(refusal(parse_ratio_millionths("0.5000000")), HasSubstr("7 decimal places"));
 }
 
+TEST(Counted, OneIsNoPlural) {
+  EXPECT_EQ(counted(1, "file"), "1 file");
+  EXPECT_EQ(counted(0, "file"), "0 files");
+  EXPECT_EQ(counted(2, "object"), "2 objects");
+}
+
 }  // namespace
 }  // namespace steelyard

@@ -103,4 +103,20 @@ std::string in_quotes(std::string_view text) {
   return "\"" + printable(text.substr(0, end)) + "…\" (" + std::to_string(text.size()) + " bytes)";
 }
 
+std::string shell_word(std::string_view text) {
+  constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=:,./@%#";
+  // A `#` in a word is no comment; one that begins it is.
+  const bool plain = !text.empty() && text[0] != '#' && text.find_first_not_of(kPlain) == std::string_view::npos;
+  if (plain) return std::string(text);
+  std::string word = "'";
+  for (const char c : text) {
+    if (c == '\'') {
+      word += "'\\''";  // the quotes end, and begin again
+    } else {
+      word += c;
+    }
+  }
+  return printable(word + "'");
+}
+
 }  // namespace steelyard

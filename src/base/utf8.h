@@ -17,5 +17,7 @@ std::string printable(std::string_view text);
 /// and how long it is: `"abc…" (70000 bytes)`.
 std::string in_quotes(std::string_view text);
 inline constexpr std::size_t kQuotedBytesMax = 200;
+/// For commands that a message names: the printable text as one word of a shell, in quotes where it needs them.
+std::string shell_word(std::string_view text);
 
 }  // namespace steelyard

@@ -63,5 +63,16 @@ TEST(Utf8, QuotedTextIsShortEnoughToRead) {
   EXPECT_EQ(in_quotes(no_text).size(), 4 * kQuotedBytesMax + std::string_view("\"…\" (210 bytes)").size());
 }
 
+TEST(Utf8, AWordOfAShellIsQuotedWhereItMustBe) {
+  EXPECT_EQ(shell_word("org/m@main#1"), "org/m@main#1");
+  EXPECT_EQ(shell_word("/data/a b"), "'/data/a b'");
+  EXPECT_EQ(shell_word("it's"), "'it'\\''s'");
+  EXPECT_EQ(shell_word("#1"), "'#1'");
+  EXPECT_EQ(shell_word("$HOME"), "'$HOME'");
+  EXPECT_EQ(shell_word("~"), "'~'");
+  EXPECT_EQ(shell_word(""), "''");
+  EXPECT_EQ(shell_word("a\nb"), "'a\\x0ab'");
+}
+
 }  // namespace
 }  // namespace steelyard

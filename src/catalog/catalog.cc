@@ -282,11 +282,23 @@ Result<RevisionRecord> Catalog::reconcile_weight_revision(const metadata::Reconc
   return mutate_record(command);
 }
 
-Status Catalog::reap_leases(const Identity& identity) {
+Result<std::vector<Catalog::LeaseRow>> Catalog::reap_leases(const Identity& identity) {
   SY_RETURN_IF_ERROR(check_mutable());
   const metadata::ReapLeases command{identity};
   SY_ASSIGN_OR_RETURN(const Prepared rehearsed, rehearse(command));
-  return rehearsed.entries.empty() ? Status() : mutate(command).status();
+  if (!rehearsed.entries.empty()) SY_RETURN_IF_ERROR(mutate(command).status());
+  return lease_rows([&](const StateView& view, const Now& /*at*/) { return metadata::all_leases_of(view, identity); });
+}
+
+Status Catalog::begin_epoch() {
+  SY_RETURN_IF_ERROR(check_mutable());
+  bool begun = false;
+  SY_RETURN_IF_ERROR(log_.view([&](const StateView& view) -> Status {
+    SY_ASSIGN_OR_RETURN(const EpochState epoch, metadata::epoch_of(view));
+    begun = epoch.ordinal == 0 || epoch.epoch == runtime_.epoch();
+    return {};
+  }));
+  return begun ? Status() : mutate(metadata::BeginEpoch{}).status();
 }
 
 Result<std::optional<RevisionRecord>> Catalog::delete_weight_revision(const metadata::DeleteWeightRevision& command) {
@@ -366,6 +378,15 @@ Result<std::int64_t> Catalog::get_watermark(const metadata::Lineage& lineage) {
     return {};
   }));
   return generation;
+}
+
+Result<std::uint64_t> Catalog::sequence() {
+  std::uint64_t sequence = 0;
+  SY_RETURN_IF_ERROR(log_.view([&](const StateView& view) -> Status {
+    sequence = view.sequence();
+    return {};
+  }));
+  return sequence;
 }
 
 void Catalog::maybe_snapshot(std::uint64_t sequence) {

@@ -86,8 +86,11 @@ class Catalog {
 
   /// What was seen already is answered without a turn in the log.
   Result<metadata::RevisionRecord> reconcile_weight_revision(const metadata::ReconcileRevision& command);
-  /// Removes the expired leases of a revision; without a turn in the log where there are none.
-  Status reap_leases(const metadata::Identity& identity);
+  /// Removes the expired leases of a revision; without a turn in the log where there are none. What is left in the log,
+  /// also of those that end in this moment (left_ms 0): without one, no later clock can bring a lease back.
+  Result<std::vector<LeaseRow>> reap_leases(const metadata::Identity& identity);
+  /// Begins this boot's epoch in the log, where that has not happened, so that idle time counts from now on.
+  Status begin_epoch();
 
   /// The record; absent when the tombstone was compacted, which is success too.
   Result<std::optional<metadata::RevisionRecord>> delete_weight_revision(const metadata::DeleteWeightRevision& command);
@@ -115,6 +118,9 @@ class Catalog {
                                                               std::size_t limit);
   /// The watermark of a lineage, 0 without one.
   Result<std::int64_t> get_watermark(const metadata::Lineage& lineage);
+
+  /// Of the log's last append.
+  Result<std::uint64_t> sequence();
 
   /// Saves a snapshot now, trims the log and hands the snapshot to on_snapshot, whose error comes back.
   Status save_snapshot();

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <set>
+#include <utility>
 
 #include "base/limits.h"
 #include "oplog/fault_injecting.h"
@@ -14,7 +15,7 @@ namespace {
 /// The real runtime with a clock that the test moves, and processes that it declares gone.
 class TestRuntime final : public Runtime {
  public:
-  std::int64_t mono_ms() override { return mono; }
+  std::int64_t mono_ms() override { return std::exchange(mono, mono + tick); }
   std::int64_t mono_ns() override { return mono * 1'000'000; }
   std::int64_t wall_ms() override { return 1'700'000'000'000 + mono; }
   const std::string& epoch() override { return boot; }
@@ -28,6 +29,7 @@ class TestRuntime final : public Runtime {
   bool provably_gone(const ProcessIdentity& process) override { return gone.contains(process.pid); }
 
   std::int64_t mono = 1'000;
+  std::int64_t tick = 0;  ///< time passes with each look at the clock
   std::string boot = "boot-a";
   std::set<std::int64_t> gone;
 
@@ -192,6 +194,42 @@ TEST_F(CatalogTest, Leases) {
   EXPECT_TRUE(catalog.renew_lease({answer->lease->lease_id, 10'000}).ok());
   EXPECT_TRUE(catalog.release_lease({answer->lease->lease_id}).ok());
   EXPECT_TRUE(catalog.list_leases(kIdentity)->empty());
+}
+
+TEST_F(CatalogTest, ALeaseThatEndsWhileTheOthersAreReapedIsNotPassedOver) {
+  ASSERT_TRUE(catalog.begin_weight_import(begin('a', 1)).ok());
+  observer.found = whole();
+  ASSERT_TRUE(catalog.commit_weight_import(commit('a', 1, 1)).ok());
+  metadata::AcquireLease acquire;
+  acquire.identity = kIdentity;
+  acquire.holder = "reader";
+  acquire.nonce = std::string(32, 'b');
+  acquire.ttl_ms = limits::kLeaseTtlMsMin;
+  ASSERT_TRUE(catalog.acquire_lease(acquire).ok());
+  runtime.mono += acquire.ttl_ms - 1;
+  runtime.tick = 1;
+  const auto left = catalog.reap_leases(kIdentity);
+  ASSERT_TRUE(left.ok()) << left.status().to_string();
+  ASSERT_EQ(left->size(), 1U) << "a reboot now would give it its time again";
+  EXPECT_EQ(left->front().left_ms, 0);
+  EXPECT_TRUE(catalog.list_leases(kIdentity)->empty());
+  EXPECT_TRUE(catalog.reap_leases(kIdentity)->empty());
+}
+
+TEST_F(CatalogTest, AnEpochIsBegunOnce) {
+  ASSERT_TRUE(catalog.begin_epoch().ok());
+  EXPECT_EQ(*catalog.sequence(), 0U) << "an empty log has no past to end";
+  ASSERT_TRUE(catalog.begin_weight_import(begin('a', 1)).ok());
+  const std::uint64_t before = *catalog.sequence();
+  ASSERT_TRUE(catalog.begin_epoch().ok());
+  EXPECT_EQ(*catalog.sequence(), before);
+  runtime.boot = "boot-b";
+  runtime.mono = 5;
+  ASSERT_TRUE(catalog.begin_epoch().ok());
+  ASSERT_TRUE(catalog.begin_epoch().ok());
+  EXPECT_EQ(*catalog.sequence(), before + 1);
+  runtime.mono += 10'000;
+  EXPECT_GE(catalog.get_writer_row(kIdentity)->value().idle_ms, 10'000);
 }
 
 TEST_F(CatalogTest, MutationsWaitForTheConfirmationOfStandbysReadsDoNot) {

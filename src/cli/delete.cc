@@ -44,7 +44,7 @@ Status run_delete(Invocation& call) {
   SY_ASSIGN_OR_RETURN(const store::RemovalResult result, store->erase(request, signals.flag()));
   if (!call.json()) {
     const std::string ref = formats::format_ref(result.identity);
-    if (!call.quiet() && call.settings().number("gc.grace") > 0) {
+    if (!call.quiet() && !result.before && call.settings().number("gc.grace") > 0) {
       call.out().line("bytes that no other revision has are kept for another " +
                       format_duration(static_cast<std::int64_t>(call.settings().number("gc.grace"))) +
                       ", in case they are imported again; `steelyard gc --gc-grace 0s` frees them now");

@@ -1,6 +1,7 @@
 // doctor
 #include "store/doctor.h"
 
+#include "base/units.h"
 #include "base/utf8.h"
 #include "cli/documents.h"
 #include "cli/signals.h"

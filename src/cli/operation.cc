@@ -31,8 +31,12 @@ void print_human(Invocation& call, const metadata::OperationView& found) {
   if (operation.ended_at_ms != 0) row("ended", format_rfc3339(operation.ended_at_ms));
   if (operation.state != metadata::OperationState::kRunning) return;
   const bool run = found.runner && !found.runner->token.empty();
-  row("runner", run ? printable(found.runner->holder)
-                    : "none; `steelyard repair " + ref_of(found.record) + "` or a reconcile goes on with it");
+  const std::string source = found.runner ? found.runner->source : "";
+  if (!source.empty()) row("source", printable(source));
+  const std::string command = "steelyard repair " + ref_of(found.record);
+  row("runner", run              ? printable(found.runner->holder)
+                : source.empty() ? "none; `" + command + "` or a reconcile goes on with it"
+                                 : "none; `" + command + " --source " + shell_word(source) + "` goes on with it");
 }
 
 Status print(Invocation& call, store::Store& store, const metadata::OperationView& found) {

@@ -143,10 +143,6 @@ std::string shortened(std::string_view text, std::size_t columns) {
   return std::string(text.substr(0, end)) + "…";
 }
 
-std::string counted(std::uint64_t count, std::string_view noun) {
-  return std::to_string(count) + " " + std::string(noun) + (count == 1 ? "" : "s");
-}
-
 void Table::add(std::vector<std::string> row) {
   SY_CHECK(row.size() == columns_.size(), "a row has as many cells as the table has columns");
   rows_.push_back(std::move(row));

@@ -56,9 +56,6 @@ std::size_t width_of(std::string_view text);
 /// At most `columns` columns; a cut is shown by `…`.
 std::string shortened(std::string_view text, std::size_t columns);
 
-/// "1 file", "2 files".
-std::string counted(std::uint64_t count, std::string_view noun);
-
 /// A table with a heading. Where it is wider than the terminal, the widest column gives way, those that hold what
 /// nobody copies before the others. Elsewhere, and on a terminal that does not know its width, nothing is cut.
 class Table {

@@ -41,12 +41,6 @@ TEST(Table, WhatNobodyCopiesIsCutFirst) {
   EXPECT_NE(table.render(wide(20)).find("rrrrrrrrr…  hhhhhhh…\n"), std::string::npos);
 }
 
-TEST(Counted, OneIsNoPlural) {
-  EXPECT_EQ(counted(1, "file"), "1 file");
-  EXPECT_EQ(counted(0, "file"), "0 files");
-  EXPECT_EQ(counted(2, "object"), "2 objects");
-}
-
 TEST(Shortened, CountsCodePoints) {
   EXPECT_EQ(shortened("éééé", 4), "éééé");
   EXPECT_EQ(shortened("ééééé", 4), "ééé…");

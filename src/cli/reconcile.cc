@@ -1,4 +1,5 @@
 // reconcile [REF]
+#include "base/units.h"
 #include "base/utf8.h"
 #include "cli/documents.h"
 #include "cli/progress.h"
@@ -10,15 +11,32 @@ namespace {
 
 using store::ReconcileReport;
 
-void write_lines(Json& json, const char* key, const std::vector<ReconcileReport::Line>& lines) {
+constexpr FlagSpec kFlags[] = {
+    {.name = "--watch", .placeholder = {}, .help = "go on as changes come (not in this version)", .hidden = true},
+};
+
+void write_left(Json& json, const char* key, const std::vector<ReconcileReport::Left>& left) {
   json.key(key).begin_array();
-  for (const ReconcileReport::Line& line : lines) {
-    json.begin_object().key("ref").string(line.ref).key("what").string(line.what).end_object();
+  for (const ReconcileReport::Left& one : left) {
+    json.begin_object().key("ref").string(one.ref).key("what").string(one.why.message());
+    json.key("code").string(code_name(one.why.code())).key("hint").string(one.why.hint()).end_object();
   }
   json.end_array();
 }
 
+void print_left(Invocation& call, const std::string& how, const std::vector<ReconcileReport::Left>& left) {
+  for (const ReconcileReport::Left& one : left) {
+    std::string line = how + ": " + one.ref + ": " + printable(one.why.message());
+    if (!one.why.hint().empty()) line += " -> " + printable(one.why.hint());
+    call.out().line(line);
+  }
+}
+
 Status run_reconcile(Invocation& call) {
+  if (call.has("--watch")) {
+    return {Code::kInvalidArgument, "`reconcile --watch` is not available in this version",
+            "run `steelyard reconcile` from a timer"};
+  }
   std::optional<store::Selector> selector;
   if (!call.operands().empty()) {
     SY_ASSIGN_OR_RETURN(selector, call.selector(call.operands().front()));
@@ -32,23 +50,29 @@ Status run_reconcile(Invocation& call) {
   if (call.json()) {
     Json json;
     begin_document(json).key("checked").integer(report->checked);
-    write_lines(json, "changes", report->changes);
-    write_lines(json, "waiting", report->waiting);
-    write_lines(json, "failed", report->failed);
+    json.key("changes").begin_array();
+    for (const ReconcileReport::Change& change : report->changes) {
+      json.begin_object().key("ref").string(change.ref).key("what").string(change.what).end_object();
+    }
+    json.end_array();
+    write_left(json, "waiting", report->waiting);
+    write_left(json, "failed", report->failed);
     json.end_object();
     call.out().line(json.text());
   } else {
-    for (const auto& line : report->changes) call.out().line(line.ref + ": " + printable(line.what));
+    for (const auto& change : report->changes) call.out().line(change.ref + ": " + printable(change.what));
     if (!call.quiet()) {
-      for (const auto& line : report->waiting) call.out().line("waiting: " + printable(line.what));
+      print_left(call, "waiting", report->waiting);
+      print_left(call, "failed", report->failed);
       call.out().line(counted(report->checked, "revision") + " checked, " + counted(report->changes.size(), "change"));
     }
   }
   if (report->failed.empty()) return {};
-  const auto& first = report->failed.front();
-  return {Code::kUnavailable,
-          counted(report->failed.size(), "revision") + " could not be reconciled; " + first.ref + ": " + first.what,
-          "everything else was; run it again once the reason is gone"};
+  const ReconcileReport::Left& first = report->failed.front();
+  return {first.why.code(),
+          counted(report->failed.size(), "revision") + " could not be reconciled, everything else was; " + first.ref +
+              ": " + first.why.message(),
+          first.why.hint().empty() ? "run it again once the reason is gone" : first.why.hint()};
 }
 
 }  // namespace
@@ -58,6 +82,7 @@ constinit const VerbSpec kReconcileVerb = {.name = "reconcile",
                                            .operands_max = 1,
                                            .summary = "recompute the observed truth and go on with interrupted work",
                                            .prints = "a line for each change",
+                                           .flags = kFlags,
                                            .run = run_reconcile};
 
 }  // namespace steelyard::cli

@@ -1,4 +1,5 @@
 // recover
+#include "base/units.h"
 #include "base/utf8.h"
 #include "cli/confirm.h"
 #include "cli/documents.h"

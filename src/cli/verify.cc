@@ -121,8 +121,7 @@ Status run_verify(Invocation& call) {
           ref_of(report->record) + " is damaged: " + std::to_string(count) + (count == 1 ? " problem" : " problems") +
               " found" + files_of(*report),
           "`steelyard repair REF` restores what the store, or a folder named with --source, still holds; intact files "
-          "can be "
-          "read with --allow-degraded"};
+          "can be read with --allow-degraded"};
 }
 
 }  // namespace

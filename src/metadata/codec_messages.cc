@@ -197,6 +197,7 @@ void fill(const Runner& in, pb::Runner& out) {
   out.set_processed_members(in.processed_members);
   out.set_processed_bytes(in.processed_bytes);
   out.set_message(in.message);
+  out.set_source(in.source);
 }
 
 void fill(const Access& in, pb::Access& out) {
@@ -305,6 +306,7 @@ Runner take(const pb::Runner& in, Problem& problem) {
   out.processed_members = in.processed_members();
   out.processed_bytes = in.processed_bytes();
   out.message = in.message();
+  out.source = in.source();
   return out;
 }
 

@@ -23,6 +23,7 @@ struct BeginWeightImport {
   GroupSummary expected;  ///< a hint for progress only
   Labels labels;
   Policy policy;
+  std::uint32_t least_attempt = 1;  ///< lower ones are of another history; an own live import goes on with a higher one
 };
 struct RenewWeightImport {
   Identity identity;
@@ -109,6 +110,8 @@ struct RunnerGrant {
   std::string holder;
   ProcessIdentity process;
   std::int64_t ttl_ms = 0;
+  std::string
+      source;  ///< the path that it takes bytes from, beside the store; empty: none, the one before it stays known
 };
 /// Starts an operation of a published revision that has none. Its totals and plan are fixed with it.
 struct StartOperation {

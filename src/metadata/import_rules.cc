@@ -102,7 +102,8 @@ Status continue_import(Turn& turn, const BeginWeightImport& command, const Revis
             "repeat the labels of the first import, or abort it first"};
   }
   SY_ASSIGN_OR_RETURN(std::optional<Writer> writer, find_writer(turn.view, record.identity));
-  if (writer && writer->token == command.token) {
+  const bool own = writer && writer->token == command.token;
+  if (own && record.import_attempt >= command.least_attempt) {
     if (!life_of(*writer, turn.epoch, turn.now).live) {
       // Nobody took over: the token lives again.
       renew(turn, *writer);
@@ -112,7 +113,7 @@ Status continue_import(Turn& turn, const BeginWeightImport& command, const Revis
     return {};
   }
   const bool gone = writer && command.current_writer_gone && writer->process == command.gone_process;
-  if (writer && !gone) {
+  if (writer && !gone && !own) {
     SY_RETURN_IF_ERROR(check_writer_not_live(
         turn, *writer, "wait for it: the same import with --wait 30s does, or as long as you say"));
   }
@@ -121,7 +122,7 @@ Status continue_import(Turn& turn, const BeginWeightImport& command, const Revis
             "abort it and import a new generation"};
   }
   RevisionRecord next = next_of(record, turn.now);
-  ++next.import_attempt;
+  next.import_attempt = std::max(next.import_attempt + 1, command.least_attempt);
   next.summary = command.expected;
   Writer taken = make_writer(turn, command, next);
   turn.put(RevisionPut{next});
@@ -175,7 +176,7 @@ Status judge(Turn& turn, const BeginWeightImport& command) {
   RevisionRecord record;
   record.identity = identity;
   record.metadata_generation = 1;
-  record.import_attempt = 1;
+  record.import_attempt = std::max<std::uint32_t>(command.least_attempt, 1);
   record.manifest_key = formats::manifest_key(identity);
   record.payload_group_id = formats::payload_group_id(identity);
   record.summary = command.expected;

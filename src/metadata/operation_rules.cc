@@ -19,6 +19,7 @@ Status validate_runner(const RunnerGrant& grant) {
   SY_RETURN_IF_ERROR(validate_id("runner token", grant.token));
   SY_RETURN_IF_ERROR(validate_holder(grant.holder));
   SY_RETURN_IF_ERROR(validate_process(grant.process));
+  SY_RETURN_IF_ERROR(validate_source(grant.source));
   return validate_ttl("runner ttl", grant.ttl_ms, kWriterTtlMsMin, kWriterTtlMsMax);
 }
 
@@ -31,6 +32,7 @@ Runner make_runner(const Turn& turn, const RunnerGrant& grant, const Identity& i
   runner.holder = grant.holder;
   runner.process = grant.process;
   runner.ttl_ms = grant.ttl_ms;
+  runner.source = grant.source;
   runner.epoch = turn.now.epoch;
   runner.granted_mono_ms = turn.now.mono_ms;
   return runner;
@@ -106,6 +108,7 @@ Status judge(Turn& turn, const StartOperation& command) {
   if (command.runner) SY_RETURN_IF_ERROR(validate_runner(*command.runner));
   SY_ASSIGN_OR_RETURN(const RevisionRecord record, get_record(turn.view, command.identity));
   const std::string ref = formats::format_ref(record.identity);
+  // What an id was used for. The rest is what the caller found when it looked, which a retry may find otherwise.
   const AppliedRequest request = Arguments(command.identity)
                                      .add(command.operation_id)
                                      .add(name_of(command.kind))
@@ -116,7 +119,9 @@ Status judge(Turn& turn, const StartOperation& command) {
       return {Code::kConflict, "operation id " + command.operation_id + " of " + ref + " is that of another request"};
     }
     SY_ASSIGN_OR_RETURN(std::optional<Runner> runner, find_runner(turn.view, record.identity));
-    answer(turn, record, std::move(runner));
+    const bool own = runner && command.runner && runner->operation_id == command.operation_id &&
+                     runner->token == command.runner->token;
+    answer(turn, record, own ? std::move(runner) : std::nullopt);
     return {};
   }
   SY_ASSIGN_OR_RETURN(const auto elsewhere, turn.view.get(keys::operation_id(command.operation_id)));
@@ -189,6 +194,7 @@ Status judge(Turn& turn, const TakeOperation& command) {
     runner.run_attempt = before->run_attempt + 1;
     runner.processed_members = before->processed_members;
     runner.processed_bytes = before->processed_bytes;
+    if (runner.source.empty()) runner.source = before->source;
   }
   turn.put(RunnerPut{runner});
   answer(turn, std::move(record), std::move(runner));

@@ -52,6 +52,10 @@ TEST_F(OperationRules, StartedRunAndEnded) {
   ASSERT_TRUE(again.ok());
   EXPECT_TRUE(bench.last.empty());
   EXPECT_EQ(again->record, started->record);
+  EXPECT_EQ(again->runner, started->runner);
+  StartOperation without = command;
+  without.runner.reset();
+  EXPECT_FALSE(bench.run(without)->runner) << "the runner is another's";
   StartOperation other = command;
   other.expected_metadata_generation = 3;
   EXPECT_EQ(bench.run(other).code(), Code::kConflict);
@@ -127,6 +131,35 @@ TEST_F(OperationRules, OneRunnerAtATime) {
   gone.gone_process = grant('c').process;
   EXPECT_EQ(bench.run(gone)->runner->run_attempt, 4U);
   EXPECT_EQ(bench.run(take('2', 'd')).code(), Code::kStaleGeneration);
+}
+
+TEST_F(OperationRules, ARetryIsNotToldOfAnotherRunner) {
+  const StartOperation command = start('1', grant('a'));
+  bench.must(command);
+  bench.advance(limits::kWriterTtlMs);
+  bench.must(take('1', 'b'));
+  const auto again = bench.run(command);
+  ASSERT_TRUE(again.ok());
+  EXPECT_FALSE(again->runner);
+}
+
+TEST_F(OperationRules, WhereTheBytesComeFromStaysKnown) {
+  StartOperation command = start('1', grant('a'));
+  command.runner->source = "/checkpoints/\xff";
+  EXPECT_EQ(bench.run(command)->runner->source, command.runner->source);
+  ReportOperation back = report('1', 'a', 1, 1);
+  back.give_back = true;
+  bench.must(back);
+  EXPECT_EQ(bench.run(take('1', 'b'))->runner->source, command.runner->source) << "a runner without one";
+  EXPECT_EQ(get_operation(bench.state, token_of('1'))->runner->source, command.runner->source);
+  bench.advance(limits::kWriterTtlMs);
+  TakeOperation other = take('1', 'c');
+  other.runner.source = "/elsewhere";
+  EXPECT_EQ(bench.run(other)->runner->source, "/elsewhere");
+  bench.advance(limits::kWriterTtlMs);
+  other = take('1', 'd');
+  other.runner.source.assign(5000, 'x');
+  EXPECT_EQ(bench.run(other).code(), Code::kInvalidArgument);
 }
 
 TEST_F(OperationRules, ARebootLetsTheRunnerGoOn) {

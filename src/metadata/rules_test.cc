@@ -51,6 +51,29 @@ TEST(Begin, TakeoverRaisesAttemptAndKeepsFirstFacts) {
   EXPECT_EQ(bench.run(bench.commit(kIdentity, 'a', 1, 2)).code(), Code::kStaleGeneration);
 }
 
+TEST(Begin, AttemptsOfAnotherHistoryArePassedOver) {
+  TestBench bench;
+  auto command = bench.begin(kIdentity, 'a');
+  bench.must(command);
+  command.least_attempt = 41;
+  const auto own = bench.run(command);
+  ASSERT_TRUE(own.ok()) << own.status().to_string();
+  EXPECT_EQ(own->record->import_attempt, 41U);
+  EXPECT_EQ(own->writer->import_attempt, 41U);
+  EXPECT_EQ(bench.record(kIdentity).metadata_generation, 2U);
+  bench.must(command);
+  EXPECT_TRUE(bench.last.empty()) << "a retry";
+  auto other = bench.begin(kIdentity, 'b');
+  other.least_attempt = 50;
+  EXPECT_EQ(bench.run(other).code(), Code::kBusy) << "the writer lives";
+  bench.advance(limits::kWriterTtlMs);
+  other.least_attempt = 7;
+  EXPECT_EQ(bench.run(other)->record->import_attempt, 42U) << "never lower than the next";
+  auto first = bench.begin(identity_of("qwen", 1), 'c');
+  first.least_attempt = 5;
+  EXPECT_EQ(bench.run(first)->record->import_attempt, 5U);
+}
+
 TEST(Begin, DefaultGeneration) {
   TestBench bench;
   auto automatic = bench.begin(kIdentity, 'a');

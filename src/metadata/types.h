@@ -170,6 +170,7 @@ struct Runner {
   std::uint64_t processed_members = 0;
   std::uint64_t processed_bytes = 0;
   std::string message;
+  std::string source;  ///< the newest path that a runner of the operation was given to take bytes from; may be empty
   bool operator==(const Runner&) const = default;
 };
 

@@ -245,6 +245,7 @@ Status validate(const Runner& runner) {
   SY_RETURN_IF_ERROR(validate_ttl("runner ttl", runner.ttl_ms, kWriterTtlMsMin, kWriterTtlMsMax));
   SY_RETURN_IF_ERROR(validate_instant("granted_mono_ms", runner.granted_mono_ms));
   SY_RETURN_IF_ERROR(validate_text("runner message", runner.message, 0, kMessageBytesMax, true));
+  SY_RETURN_IF_ERROR(validate_source(runner.source));
   return validate_epoch_name(runner.epoch);
 }
 
@@ -303,6 +304,12 @@ Status validate_summary(const GroupSummary& summary, bool complete) {
                    std::to_string(limits::kManifestObjectsMax));
   }
   return {};
+}
+
+Status validate_source(const std::string& source) {
+  if (source.size() <= kSourceBytesMax) return {};
+  return invalid("the path of the source has " + std::to_string(source.size()) + " bytes, wanted at most " +
+                 std::to_string(kSourceBytesMax));
 }
 
 Status validate_holder(std::string_view holder) {

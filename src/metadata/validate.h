@@ -17,6 +17,7 @@ inline constexpr std::int64_t kInstantMsMax = INT64_C(1) << 61;
 inline constexpr std::size_t kNonceBytesMax = 1024;
 inline constexpr std::size_t kEpochBytesMax = 128;
 inline constexpr std::size_t kMessageBytesMax = 4096;
+inline constexpr std::size_t kSourceBytesMax = 4096;  ///< PATH_MAX
 inline constexpr std::size_t kObjectKeyBytesMax = 4096;
 
 /// Each names the field, the value found and the value wanted. INVALID_ARGUMENT; callers that read stored bytes turn it
@@ -37,6 +38,8 @@ Status validate_damage(const DamageReport& damage);
 Status validate_summary(const GroupSummary& summary, bool complete);
 Status validate_holder(std::string_view holder);
 Status validate_nonce(std::string_view nonce);
+/// A path, in whatever bytes the filesystem has it.
+Status validate_source(const std::string& source);
 Status validate_process(const ProcessIdentity& process);
 /// 32 lower-case hex digits.
 Status validate_id(std::string_view what, std::string_view id);

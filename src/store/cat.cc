@@ -45,7 +45,10 @@ Status run_cat(Context& context, const CatRequest& request, const std::function<
   StopSignal stop(cancel);
   SY_ASSIGN_OR_RETURN(const auto lease, LeaseGuard::acquire(context, record, request.allow_degraded, stop));
   auto loaded = load_manifest(context.cold, record);
-  if (loaded.code() == Code::kCorrupt) record_bad_manifest(context, record, stop);
+  if (loaded.code() == Code::kCorrupt) {
+    SY_RETURN_IF_ERROR(check_not_deleted(context, record));
+    record_bad_manifest(context, record, stop);
+  }
   SY_ASSIGN_OR_RETURN(const formats::StoredManifest manifest, std::move(loaded));
   const formats::FileEntry* file = find_file(manifest, request.path);
   if (file == nullptr) {
@@ -64,7 +67,8 @@ Status run_cat(Context& context, const CatRequest& request, const std::function<
     SY_ASSIGN_OR_RETURN(const bool more, reader.next(piece));
     if (!more) return {};
     if (piece.bad) {
-      record_bad_object(context, record, manifest, *piece.bad, stop);
+      SY_RETURN_IF_ERROR(check_not_deleted(context, record));
+      record_bad_objects(context, record, manifest, {*piece.bad}, stop);
       return to_status(*piece.bad, record.identity).annotate("reading", printable(file->path));
     }
     SY_RETURN_IF_ERROR(sink(piece.bytes));

@@ -7,6 +7,7 @@
 
 #include "base/limits.h"
 #include "base/log.h"
+#include "base/units.h"
 #include "formats/identity.h"
 #include "formats/ref.h"
 #include "hash/sha256.h"
@@ -41,29 +42,43 @@ metadata::DamageReport merged(const metadata::DamageReport& before, const Object
   return after;
 }
 
-/// Those of the damaged keys that are damaged still. Where that cannot be told now they are left out.
-Result<std::vector<std::string>> still_damaged(Context& context, const metadata::RevisionRecord& record,
-                                               const std::vector<std::string>& keys) {
-  std::vector<std::string> damaged;
+/// Judges those keys again, for a record that moved. One that cannot be read now keeps what is recorded of it.
+Status judge_again(Context& context, const metadata::RevisionRecord& record, const std::set<std::string>& keys,
+                   ObjectFindings& findings) {
+  findings.damaged.clear();
+  findings.whole.clear();
+  const std::set<std::string> recorded(record.damage.objects.begin(), record.damage.objects.end());
+  const auto unknown = [&](const std::string& key) {
+    if (recorded.contains(key)) findings.damaged.push_back(key);
+  };
   const auto manifest = load_manifest(context.cold, record);
-  if (manifest.code() == Code::kCorrupt) {
-    if (std::ranges::count(keys, record.manifest_key) != 0) damaged.push_back(record.manifest_key);
-    return damaged;
-  }
-  SY_RETURN_IF_ERROR(manifest.status());
+  if (!manifest.ok() && manifest.code() != Code::kCorrupt) return manifest.status();
   SY_ASSIGN_OR_RETURN(ReadBuffers buffers, ReadBuffers::allocate(read_piece_bytes(context.io_budget, 4)));
   for (const std::string& key : keys) {
     const auto object = payload_index_of(record.identity, key);
-    if (!object || *object >= manifest->objects.size()) continue;
+    if (!object) {
+      (manifest.ok() ? findings.whole : findings.damaged).push_back(key);
+      continue;
+    }
+    if (!manifest.ok() || *object >= manifest->objects.size()) {
+      unknown(key);
+      continue;
+    }
     SY_ASSIGN_OR_RETURN(const auto bad, check_object(context, attempt_of(record), *manifest, *object, buffers));
-    if (bad && bad->read_error.ok()) damaged.push_back(key);
+    if (bad && !bad->read_error.ok()) {
+      unknown(key);
+    } else {
+      (bad ? findings.damaged : findings.whole).push_back(key);
+    }
   }
-  return damaged;
+  return {};
 }
 
-void record_one(Context& context, const metadata::RevisionRecord& record, std::string key, const StopSignal& stop) {
-  if (context.read_only || std::ranges::count(record.damage.objects, key) != 0) return;
-  const auto recorded = record_findings(context, record, {.damaged = {std::move(key)}, .whole = {}}, stop);
+void record_keys(Context& context, const metadata::RevisionRecord& record, std::vector<std::string> keys,
+                 const StopSignal& stop) {
+  std::erase_if(keys, [&](const std::string& key) { return std::ranges::count(record.damage.objects, key) != 0; });
+  if (context.read_only || keys.empty()) return;
+  const auto recorded = record_findings(context, record, {.damaged = std::move(keys), .whole = {}}, stop);
   if (!recorded.ok()) log_warning("what was found could not be recorded: {}", recorded.status().message());
 }
 
@@ -79,6 +94,33 @@ std::optional<std::uint32_t> payload_index_of(const metadata::Identity& identity
   }
   if (formats::payload_key(identity, index) != key) return std::nullopt;
   return index;
+}
+
+Result<std::vector<std::uint32_t>> misfits_of(tiers::Tier& tier, const tiers::AttemptName& attempt,
+                                              const formats::StoredManifest& manifest) {
+  SY_ASSIGN_OR_RETURN(const auto members, tier.list_attempt(attempt));
+  std::vector<bool> fits(manifest.objects.size(), false);
+  for (const tiers::ObjectStat& member : members) {
+    if (member.name.kind != tiers::ObjectKind::kPayload || member.name.index >= fits.size()) continue;
+    fits[member.name.index] = member.bytes == manifest.objects[member.name.index].bytes;
+  }
+  std::vector<std::uint32_t> misfits;
+  for (std::uint32_t object = 0; object < fits.size(); ++object) {
+    if (!fits[object]) misfits.push_back(object);
+  }
+  return misfits;
+}
+
+Status check_not_deleted(Context& context, const metadata::RevisionRecord& record) {
+  const auto now = context.catalog.get_weight_revision(record.identity);
+  if (now.ok() && is_published(*now)) return {};
+  // NOT_FOUND: its tombstone was compacted.
+  if (!now.ok() && now.code() != Code::kNotFound) return {};
+  return {Code::kNotReady,
+          fmt::format("{} was deleted{} while it was read", formats::format_ref(record.identity),
+                      now.ok() ? " at " + format_rfc3339(now->availability_since_ms) : ""),
+          context.read_only ? "a delete does not wait for a reader without write permission, who holds no lease"
+                            : "a delete waits for a reader that holds a lease, and this one had none"};
 }
 
 Result<std::optional<BadObject>> check_object(Context& context, const tiers::AttemptName& attempt,
@@ -142,24 +184,34 @@ Result<metadata::RevisionRecord> record_findings(Context& context, metadata::Rev
     if (reconciled.code() != Code::kStaleGeneration || moves++ == 8) return reconciled;
     SY_ASSIGN_OR_RETURN(record, context.catalog.get_weight_revision(record.identity));
     std::set<std::string> in_doubt(now.damaged.begin(), now.damaged.end());
+    in_doubt.insert(now.whole.begin(), now.whole.end());
     if (now.complete) in_doubt.insert(record.damage.objects.begin(), record.damage.objects.end());
     if (in_doubt.empty()) continue;
-    SY_ASSIGN_OR_RETURN(now.damaged, still_damaged(context, record, {in_doubt.begin(), in_doubt.end()}));
+    SY_RETURN_IF_ERROR(judge_again(context, record, in_doubt, now));
     now.none_is_there = now.none_is_there && !now.damaged.empty();
     if (!now.complete && now.damaged.empty() && now.whole.empty()) return record;
   }
   return record;
 }
 
-void record_bad_object(Context& context, const metadata::RevisionRecord& record,
-                       const formats::StoredManifest& manifest, const BadObject& bad, const StopSignal& stop) {
-  if (!bad.read_error.ok() || context.read_only) return;
-  stop_sharing(context, payload_of(attempt_of(record), bad.object), manifest.objects[bad.object].sha256);
-  record_one(context, record, formats::payload_key(record.identity, bad.object), stop);
+void record_bad_objects(Context& context, const metadata::RevisionRecord& record,
+                        const formats::StoredManifest& manifest, const std::vector<BadObject>& bad,
+                        const StopSignal& stop) {
+  if (context.read_only) return;
+  std::set<std::uint32_t> objects;
+  for (const BadObject& one : bad) {
+    if (one.read_error.ok()) objects.insert(one.object);
+  }
+  std::vector<std::string> keys;
+  for (const std::uint32_t object : objects) {
+    stop_sharing(context, payload_of(attempt_of(record), object), manifest.objects[object].sha256);
+    keys.push_back(formats::payload_key(record.identity, object));
+  }
+  record_keys(context, record, std::move(keys), stop);
 }
 
 void record_bad_manifest(Context& context, const metadata::RevisionRecord& record, const StopSignal& stop) {
-  record_one(context, record, record.manifest_key, stop);
+  record_keys(context, record, {record.manifest_key}, stop);
 }
 
 }  // namespace steelyard::store

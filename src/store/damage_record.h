@@ -14,6 +14,14 @@ namespace steelyard::store {
 /// The payload object that a key of `identity` names; absent for the manifest's key and for any other text.
 std::optional<std::uint32_t> payload_index_of(const metadata::Identity& identity, std::string_view key);
 
+/// The payload objects of an attempt that a listing shows to be missing or of another size, by number.
+Result<std::vector<std::uint32_t>> misfits_of(tiers::Tier& tier, const tiers::AttemptName& attempt,
+                                              const formats::StoredManifest& manifest);
+
+/// NOT_READY where the revision is deleted by now, or is being deleted: nothing keeps a delete waiting for a reader
+/// that holds no lease. For a read that met missing or bad bytes.
+Status check_not_deleted(Context& context, const metadata::RevisionRecord& record);
+
 /// Reads the whole object: what is wrong with it, its size, a block or its SHA-256; absent when it is as it was
 /// imported. `read_error` is set where it could not be read now, which proves nothing.
 Result<std::optional<BadObject>> check_object(Context& context, const tiers::AttemptName& attempt,
@@ -32,16 +40,17 @@ struct ObjectFindings {
   bool none_is_there = false;  ///< complete, and nothing of the revision is left
 };
 /// Publishes it over what is recorded of the other objects; `record` is the record as the reading began. A record that
-/// moved since is read again, and its damaged keys are judged again before they are offered for it: a repair may have
-/// replaced them. A revision that is being deleted is left alone.
+/// moved since is read again, and so are the objects before they are offered for it: a repair may have replaced the
+/// damaged ones, and others may have found damage in the whole ones. A revision that is being deleted is left alone.
 Result<metadata::RevisionRecord> record_findings(Context& context, metadata::RevisionRecord record,
                                                  const ObjectFindings& findings, const StopSignal& stop);
 
-/// For a read that met a bad object: publishes it as `record_findings`, and takes its bytes out of the content index. A
-/// finding that cannot be recorded now is a warning, as the read has its error anyway. Nothing in a read-only store,
-/// and nothing for an object that only could not be read.
-void record_bad_object(Context& context, const metadata::RevisionRecord& record,
-                       const formats::StoredManifest& manifest, const BadObject& bad, const StopSignal& stop);
+/// For a read that met bad objects: publishes them as `record_findings`, at once, and takes their bytes out of the
+/// content index. A finding that cannot be recorded now is a warning, as the read has its error anyway. Nothing in a
+/// read-only store, and nothing for an object that only could not be read.
+void record_bad_objects(Context& context, const metadata::RevisionRecord& record,
+                        const formats::StoredManifest& manifest, const std::vector<BadObject>& bad,
+                        const StopSignal& stop);
 /// The same for a manifest that load_manifest refused as CORRUPT.
 void record_bad_manifest(Context& context, const metadata::RevisionRecord& record, const StopSignal& stop);
 

@@ -70,7 +70,7 @@ Result<RemovalResult> run_delete(Context& context, const DeleteRequest& request,
     const metadata::Identity identity{lineage_of(request.target), *request.target.ref.weight_generation};
     SY_ASSIGN_OR_RETURN(const std::int64_t watermark, context.catalog.get_watermark(identity.lineage));
     if (watermark < identity.weight_generation) return found.status();
-    return RemovalResult{identity, std::nullopt};
+    return RemovalResult{identity, std::nullopt, true};
   }
   metadata::DeleteWeightRevision command;
   command.identity = found->identity;
@@ -79,7 +79,7 @@ Result<RemovalResult> run_delete(Context& context, const DeleteRequest& request,
     command.expected_metadata_generation = generation;
     return context.catalog.delete_weight_revision(command);
   };
-  RemovalResult result{found->identity, std::nullopt};
+  RemovalResult result{found->identity, std::nullopt, found->availability == Availability::kDeleted};
   SY_ASSIGN_OR_RETURN(result.record, with_fence(context, *found, request.expected_generation, enter));
   SY_POINT(context.runtime, "delete.after_deleting");
   if (result.record && result.record->availability == Availability::kDeleting) {

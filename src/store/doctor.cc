@@ -6,19 +6,20 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
-#include <set>
 #include <utility>
 
 #include "base/limits.h"
 #include "base/units.h"
 #include "base/utf8.h"
 #include "catalog/catalog.h"
+#include "formats/identity.h"
 #include "formats/ref.h"
 #include "hash/sha256.h"
 #include "oplog/open.h"
 #include "oplog/replay.h"
 #include "store/catalog_copy.h"
 #include "store/context.h"
+#include "store/damage_record.h"
 #include "store/io_budget.h"
 #include "store/manifest_file.h"
 #include "store/open_store.h"
@@ -39,10 +40,6 @@ constexpr std::size_t kNamedMax = 4;
 constexpr std::uint64_t kTrialBytes = limits::kMiB;
 constexpr std::uint64_t kConformanceBytes = 8 * limits::kMiB;
 constexpr decltype(statfs::f_type) kTmpfsMagic = 0x01021994;
-
-std::string counted(std::uint64_t count, std::string_view noun) {
-  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
-}
 
 /// "a, b and 3 more".
 class Names {
@@ -132,77 +129,194 @@ class Examination {
       problem("catalog", implied);
       return {};
     }
+    // Groups before records: what is begun later is in neither, or in the records alone.
+    const auto groups = parts.cold->list_groups();
     TierObserver tier_observer(*parts.cold);
     catalog::Catalog catalog(runtime_, *parts.log, tier_observer, {});
-    std::uint64_t live = 0;
-    std::uint64_t tombstones = 0;
-    Names degraded;
-    Names deleting;
-    Names unfinished;
-    Names unmarked;
-    std::set<std::string> groups;
+    RevisionsExamined seen;
     std::optional<metadata::Identity> after;
     for (;;) {
-      if (cancel_) return cancelled("the examination");
       SY_ASSIGN_OR_RETURN(const auto records, catalog.records_after(after, kRecordsPerStep));
       for (const RevisionRecord& record : records) {
-        const tiers::AttemptName attempt = attempt_of(record);
-        const std::string ref = formats::format_ref(record.identity);
-        groups.insert(attempt.group);
-        switch (record.availability) {
-          case Availability::kImporting: {
-            SY_ASSIGN_OR_RETURN(const auto writer, catalog.get_writer_row(record.identity));
-            if (!writer || !writer->live) unfinished.add(ref);
-            break;
-          }
-          case Availability::kDegraded:
-            degraded.add(ref);
-            [[fallthrough]];
-          case Availability::kReady:
-            ++live;
-            if (parts.cold->read_committed(attempt).code() == Code::kNotFound) unmarked.add(ref);
-            break;
-          case Availability::kDeleting:
-            deleting.add(ref);
-            break;
-          case Availability::kDeleted:
-            ++tombstones;
-            break;
-        }
+        if (cancel_) return cancelled("the examination");
+        SY_RETURN_IF_ERROR(look_at(record, catalog, *parts.cold, seen));
       }
       if (records.size() < kRecordsPerStep) break;
       after = records.back().identity;
     }
-    ok("catalog", fmt::format("{}, {}; the state is the one that the log implies", counted(live, "revision"),
-                              counted(tombstones, "tombstone")));
-    if (degraded.count() > 0) {
-      problem("revisions", {Code::kCorrupt, fmt::format("DEGRADED: {}", degraded.text()),
-                            "`steelyard verify REF` names what is damaged, `steelyard repair REF` restores it"});
+    ok("catalog", fmt::format("{}, {}; the state is the one that the log implies", counted(seen.live, "revision"),
+                              counted(seen.tombstones, "tombstone")));
+    report(seen);
+    if (!groups.ok()) {
+      problem("cold tier", groups.status());
+      return {};
     }
-    if (deleting.count() > 0) {
-      warn("revisions", fmt::format("DELETING: {}", deleting.text()), "`steelyard reconcile` finishes it");
-    }
-    if (unfinished.count() > 0) {
-      warn("revisions", fmt::format("IMPORTING without a live writer: {}", unfinished.text()),
-           "the same `steelyard import` goes on with it, `steelyard abort REF` ends it");
-    }
-    if (unmarked.count() > 0) {
-      warn("revisions", fmt::format("without the `committed` marker that `recover` needs: {}", unmarked.text()),
-           "`steelyard reconcile` writes it");
-    }
-    return look_at_groups(*parts.cold, groups);
+    return look_at_groups(*groups, catalog, *parts.cold);
   }
 
-  Status look_at_groups(tiers::Tier& cold, const std::set<std::string>& known) {
-    SY_ASSIGN_OR_RETURN(const auto there, cold.list_groups());
+  /// What was found of all revisions, named.
+  struct RevisionsExamined {
+    std::uint64_t live = 0;
+    std::uint64_t tombstones = 0;
+    Names degraded;
+    Names lacking;  ///< what is not recorded yet
+    Names unread;
+    Names deleting;
+    Names waiting;  ///< DELETING under live leases
+    Names unfinished;
+    Names unmarked;
+    Names unrun;
+    std::string first_degraded;
+    std::string first_lacking;
+    Status first_error;
+  };
+
+  Status look_at(const RevisionRecord& record, catalog::Catalog& catalog, tiers::Tier& cold, RevisionsExamined& seen) {
+    const std::string ref = formats::format_ref(record.identity);
+    switch (record.availability) {
+      case Availability::kImporting: {
+        SY_ASSIGN_OR_RETURN(const auto row, catalog.get_writer_row(record.identity));
+        if (!row || !row->live || runtime_.provably_gone(row->writer.process)) seen.unfinished.add(ref);
+        return {};
+      }
+      case Availability::kReady:
+      case Availability::kDegraded:
+        return look_at_published(record, ref, catalog, cold, seen);
+      case Availability::kDeleting: {
+        SY_ASSIGN_OR_RETURN(const auto leases, catalog.list_leases(record.identity));
+        (leases.empty() ? seen.deleting : seen.waiting).add(ref);
+        return {};
+      }
+      case Availability::kDeleted:
+        ++seen.tombstones;
+        return {};
+    }
+    return {};
+  }
+
+  Status look_at_published(const RevisionRecord& record, const std::string& ref, catalog::Catalog& catalog,
+                           tiers::Tier& cold, RevisionsExamined& seen) {
+    ++seen.live;
+    const auto lacks = what_lacks(record, cold);
+    const bool unmarked = cold.read_committed(attempt_of(record)).code() == Code::kNotFound;
+    if (!lacks.ok() || !lacks->empty() || unmarked) {
+      // A delete may have begun since, or a repair ended.
+      const auto now = catalog.get_weight_revision(record.identity);
+      if (!now.ok() || now->metadata_generation != record.metadata_generation) return {};
+    }
+    if (record.availability == Availability::kDegraded) {
+      if (seen.degraded.count() == 0) seen.first_degraded = ref;
+      seen.degraded.add(ref);
+    }
+    if (!lacks.ok()) {
+      if (seen.first_error.ok()) seen.first_error = lacks.status();
+      seen.unread.add(ref);
+    } else if (!lacks->empty()) {
+      if (seen.lacking.count() == 0) seen.first_lacking = ref;
+      seen.lacking.add(ref + " (" + *lacks + ")");
+    }
+    if (unmarked) seen.unmarked.add(ref);
+    if (!record.operation) return {};
+    const auto found = catalog.query_operation(record.operation->operation_id);
+    if (!found.ok() || found->operation.state != metadata::OperationState::kRunning) return {};
+    const auto& runner = found->runner;
+    if (!runner || runner->token.empty() || runtime_.provably_gone(runner->process)) {
+      const std::string source =
+          runner && !runner->source.empty() ? " --source " + shell_word(runner->source) : std::string();
+      seen.unrun.add(fmt::format("`steelyard repair {}{}`", ref, source));
+    }
+    return {};
+  }
+
+  /// What a listing shows to be gone or of another size, and the record does not say; empty: nothing.
+  Result<std::string> what_lacks(const RevisionRecord& record, tiers::Tier& cold) const {
+    const auto recorded = [&](const std::string& key) { return std::ranges::count(record.damage.objects, key) != 0; };
+    const auto manifest = load_manifest(cold, record);
+    if (manifest.code() == Code::kCorrupt) {
+      return recorded(record.manifest_key) ? std::string() : "its manifest: " + manifest.status().message();
+    }
+    SY_RETURN_IF_ERROR(manifest.status());
+    SY_ASSIGN_OR_RETURN(const auto misfits, misfits_of(cold, attempt_of(record), *manifest));
+    std::uint64_t count = 0;
+    std::string first;
+    for (const std::uint32_t object : misfits) {
+      const std::string key = formats::payload_key(record.identity, object);
+      if (recorded(key)) continue;
+      if (count++ == 0) first = key;
+    }
+    // Of many the record names some and counts all.
+    const bool unnamed = record.damage.count > record.damage.objects.size();
+    if (count == 0 || (unnamed && misfits.size() <= record.damage.count)) return std::string();
+    return fmt::format("{} of {}, first {}", count, counted(manifest->objects.size(), "object"), first);
+  }
+
+  void report(RevisionsExamined& seen) {
+    if (seen.degraded.count() > 0) {
+      problem("revisions", {Code::kCorrupt, fmt::format("DEGRADED: {}", seen.degraded.text()),
+                            fmt::format("`steelyard verify {0}` names what is damaged, `steelyard repair {0}`, with "
+                                        "--source the folder it was imported from, restores it",
+                                        seen.first_degraded)});
+    }
+    if (seen.lacking.count() > 0) {
+      problem("objects",
+              {Code::kCorrupt, fmt::format("missing or of another size: {}", seen.lacking.text()),
+               fmt::format("`steelyard reconcile` records it, `steelyard repair {}`, with --source the folder it was "
+                           "imported from, restores it",
+                           seen.first_lacking)});
+    } else if (seen.unread.count() > 0) {
+      problem("objects", std::move(seen.first_error).annotate("looking at", seen.unread.text()));
+    } else {
+      ok("objects", "those of each revision are there, or recorded as damaged; `steelyard verify REF` reads them");
+    }
+    if (seen.deleting.count() > 0) {
+      warn("revisions", fmt::format("DELETING: {}", seen.deleting.text()), "`steelyard reconcile` finishes it");
+    }
+    if (seen.waiting.count() > 0) {
+      warn(
+          "revisions", fmt::format("DELETING, and still leased: {}", seen.waiting.text()),
+          "`steelyard lease list` shows the holders; when the last lease has ended, `steelyard reconcile` finishes it");
+    }
+    if (seen.unfinished.count() > 0) {
+      warn("revisions", fmt::format("IMPORTING without a live writer: {}", seen.unfinished.text()),
+           "the same `steelyard import` goes on with it, `steelyard abort` ends it");
+    }
+    if (seen.unrun.count() > 0) {
+      warn("revisions", fmt::format("REPAIRING, and nobody runs it: {}", counted(seen.unrun.count(), "revision")),
+           seen.unrun.text() + " goes on with it");
+    }
+    if (seen.unmarked.count() > 0) {
+      warn("revisions", fmt::format("without the `committed` marker that `recover` needs: {}", seen.unmarked.text()),
+           "`steelyard reconcile` writes it");
+    }
+  }
+
+  Status look_at_groups(const std::vector<std::string>& groups, catalog::Catalog& catalog, tiers::Tier& cold) {
     Names unknown;
-    for (const std::string& group : there) {
-      if (!known.contains(group)) unknown.add(group);
+    Names published;
+    for (const std::string& group : groups) {
+      if (cancel_) return cancelled("the examination");
+      SY_ASSIGN_OR_RETURN(const auto record, catalog.find_by_group(group));
+      if (record) continue;
+      const auto listing = cold.list_group(group);
+      if (!listing.ok()) {
+        problem("cold tier", listing.status());
+        continue;
+      }
+      const bool kept = !listing->deleting && !listing->committed_attempts.empty();
+      (kept ? published : unknown).add(group);
     }
     if (unknown.count() > 0) {
       warn("cold tier",
            fmt::format("{} that no revision refers to: {}", counted(unknown.count(), "group"), unknown.text()),
            "`steelyard gc` frees them");
+    }
+    if (published.count() > 0) {
+      warn(
+          "cold tier",
+          fmt::format("{} that another catalog published and this one does not know: {}",
+                      counted(published.count(), "group"), published.text()),
+          "`steelyard gc` keeps them; `steelyard recover --dry-run` shows them, `steelyard recover --force` takes them "
+          "into a new catalog");
     }
     return {};
   }

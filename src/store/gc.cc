@@ -177,21 +177,17 @@ class Collection {
     report_.bytes += bytes;
   }
 
-  /// The state that a recovery would start from.
-  Result<std::optional<metadata::MemoryState>> newest_copy() {
-    SY_ASSIGN_OR_RETURN(const std::vector<std::uint64_t> copies, context_.cold.list_catalog_copies());
-    for (auto sequence = copies.rbegin(); sequence != copies.rend(); ++sequence) {
-      const auto snapshot = read_snapshot_copy(context_.cold, *sequence);
-      if (!snapshot.ok()) continue;
-      const auto section = snapshot->sections.find(std::string(metadata::kSnapshotSection));
-      if (section == snapshot->sections.end()) continue;
-      auto rows = metadata::load_section(section->second, snapshot->sequence);
-      if (!rows.ok()) continue;
-      metadata::MemoryState state;
-      state.reset(snapshot->sequence, std::move(rows).value());
-      return std::optional(std::move(state));
-    }
-    return std::optional<metadata::MemoryState>();
+  /// A state that a recovery might start from; absent for a copy that cannot be used.
+  std::optional<metadata::MemoryState> load_copy(std::uint64_t sequence) {
+    const auto snapshot = read_snapshot_copy(context_.cold, sequence);
+    if (!snapshot.ok()) return std::nullopt;
+    const auto section = snapshot->sections.find(std::string(metadata::kSnapshotSection));
+    if (section == snapshot->sections.end()) return std::nullopt;
+    auto rows = metadata::load_section(section->second, snapshot->sequence);
+    if (!rows.ok()) return std::nullopt;
+    metadata::MemoryState state;
+    state.reset(snapshot->sequence, std::move(rows).value());
+    return state;
   }
 
   /// Whether a recovery from `state` would know that the group's identity is used, without the marker.
@@ -207,20 +203,29 @@ class Collection {
     return watermark && watermark->weight_generation >= marked->identity.weight_generation;
   }
 
-  /// Frees the groups whose tombstones the newest snapshot copy knows.
+  /// Frees the groups whose tombstones every kept snapshot copy knows: one of them may be damaged one day.
   Status free_known_markers() {
     if (markers_.empty()) return {};
-    SY_ASSIGN_OR_RETURN(const auto state, newest_copy());
-    if (!state) return {};
-    for (auto group = markers_.begin(); group != markers_.end();) {
-      SY_ASSIGN_OR_RETURN(const bool known, knows_tombstone(*state, *group));
-      if (!known) {
-        ++group;
-        continue;
+    SY_ASSIGN_OR_RETURN(std::vector<std::uint64_t> copies, context_.cold.list_catalog_copies());
+    SY_ASSIGN_OR_RETURN(const std::uint64_t newest, context_.catalog.sequence());
+    // A copy from behind the log's end is of another history.
+    std::erase_if(copies, [&](std::uint64_t sequence) { return sequence > newest; });
+    std::set<std::string> known = markers_;
+    std::size_t usable = 0;
+    for (const std::uint64_t sequence : copies) {
+      const auto state = load_copy(sequence);
+      if (!state) continue;
+      ++usable;
+      for (auto group = known.begin(); group != known.end();) {
+        SY_ASSIGN_OR_RETURN(const bool knows, knows_tombstone(*state, *group));
+        group = knows ? std::next(group) : known.erase(group);
       }
-      SY_RETURN_IF_ERROR(remove_group(*group));
-      waiting_.erase(*group);
-      group = markers_.erase(group);
+    }
+    if (usable < limits::kCatalogCopiesKept) return {};
+    for (const std::string& group : known) {
+      SY_RETURN_IF_ERROR(remove_group(group));
+      waiting_.erase(group);
+      markers_.erase(group);
     }
     return {};
   }

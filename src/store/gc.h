@@ -6,9 +6,9 @@
 //      delete and reconcile, which look at its leases. A `committed` attempt that no record names may be the only copy
 //      of what an older catalog has forgotten: it stays, and is named.
 //   2. Content that no object uses, once it is older than the grace. An import that would have linked it writes it.
-//   3. Temporary files of markers, copies and content entries, once they are older than the grace. Folders with a
-//   `deleting` marker, once the newest snapshot copy in the tier knows the tombstone; where that is
-//      all that is missing, a snapshot is made.
+//   3. Temporary files of markers and copies that nobody has written for as long as the grace. Folders with a
+//      `deleting` marker, once every snapshot copy in the tier, of two at least, knows the tombstone, since one of them
+//      may be damaged one day; a snapshot is made where markers wait for it.
 //   4. Old tombstones become their lineage's watermark.
 //
 // Late steps of a gc that stood still do no harm: it removes attempts, and an attempt that was garbage once is never

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <optional>
 #include <utility>
 
@@ -27,8 +28,7 @@ namespace steelyard::store {
 namespace {
 
 constexpr std::int64_t kWaitStepMs = 200;
-/// Attempts of another history that an import passes over, one takeover each.
-constexpr int kAttemptsSkippedMax = 100;
+constexpr std::uint32_t kAttemptMax = std::numeric_limits<std::uint32_t>::max();
 
 /// One import under way. The steps are called in the order in which they stand here.
 class Import {
@@ -117,10 +117,9 @@ class Import {
         token_ = {record_.identity, command.token, record_.import_attempt};
         attempt_ = attempt_of(record_);
         SY_POINT(context_.runtime, "import.after_begin");
-        SY_ASSIGN_OR_RETURN(const bool taken, attempt_is_taken());
-        if (!taken) return {};
+        SY_ASSIGN_OR_RETURN(command.least_attempt, free_attempt());
+        if (command.least_attempt == attempt_.attempt) return {};
         command.weight_generation = record_.identity.weight_generation;
-        command.token = context_.runtime.random_hex(16);
         continue;
       }
       if (answer.code() == Code::kConflict) {
@@ -142,22 +141,24 @@ class Import {
     }
   }
 
-  /// Nothing was put under the attempt yet, so what lies there, or under a higher one, is of another history: of an
-  /// import that a recovered catalog does not know. Then the token is given back, and the next attempt is taken: bytes
-  /// of two histories never meet, and whoever removes the old ones late removes nothing else.
-  Result<bool> attempt_is_taken() {
+  /// The attempt's own number, or the lowest above all that lie in its group: nothing was put under the attempt yet, so
+  /// what lies there, or under a higher one, is of another history, of an import that a recovered catalog does not
+  /// know. Bytes of two histories never meet, and whoever removes the old ones late removes nothing else.
+  Result<std::uint32_t> free_attempt() {
     const auto listing = context_.cold.list_group(attempt_.group);
-    const bool taken = listing.ok() && !listing->attempts.empty() && listing->attempts.back() >= attempt_.attempt;
-    if (listing.ok() && !taken) return false;
+    const bool last = listing.ok() && !listing->attempts.empty() && listing->attempts.back() == kAttemptMax;
+    if (listing.ok() && !last) {
+      return listing->attempts.empty() ? attempt_.attempt : std::max(attempt_.attempt, listing->attempts.back() + 1);
+    }
     context_.catalog
         .release_weight_import(
             {.identity = token_.identity, .token = token_.token, .import_attempt = token_.import_attempt})
         .ignore("the token ends by itself after its time to live");
     SY_RETURN_IF_ERROR(listing.status());
-    if (++attempts_skipped_ <= kAttemptsSkippedMax) return true;
     return Status(Code::kConflict,
-                  fmt::format("the cold tier holds attempt {} of {}, far above this catalog's {}",
-                              listing->attempts.back(), formats::format_ref(record_.identity), attempt_.attempt),
+                  fmt::format("the cold tier holds attempt {} of {}, the last one there can be, and this catalog does "
+                              "not know it",
+                              kAttemptMax, formats::format_ref(record_.identity)),
                   "--generation takes another number");
   }
 
@@ -444,7 +445,6 @@ class Import {
   const std::int64_t begun_ns_;
 
   bool resumable_ = true;
-  int attempts_skipped_ = 0;
   bool already_there_ = false;
   formats::CheckpointPlan plan_;
   std::uint64_t chunk_bytes_ = 0;

@@ -82,7 +82,8 @@ class Materialization {
     auto tasks = spawn_workers(context_.runtime, "materialize-worker", workers - 1, work);
     work();
     tasks.clear();
-    for (const BadObject& bad : bad_) record_bad_object(context_, record_, manifest_, bad, stop_);
+    if (!bad_.empty()) SY_RETURN_IF_ERROR(check_not_deleted(context_, record_));
+    record_bad_objects(context_, record_, manifest_, bad_, stop_);
     SY_RETURN_IF_ERROR(stop_.status("materialize"));
     if (files_written_ == 0 && !missing_.empty()) return missing_.front().why;
     SY_RETURN_IF_ERROR(target_.publish(folders()));
@@ -188,7 +189,10 @@ Result<MaterializeResult> run_materialize(Context& context, const MaterializeReq
   StopSignal stop(cancel);
   SY_ASSIGN_OR_RETURN(const auto lease, LeaseGuard::acquire(context, result.record, request.allow_degraded, stop));
   auto loaded = load_manifest(context.cold, result.record);
-  if (loaded.code() == Code::kCorrupt) record_bad_manifest(context, result.record, stop);
+  if (loaded.code() == Code::kCorrupt) {
+    SY_RETURN_IF_ERROR(check_not_deleted(context, result.record));
+    record_bad_manifest(context, result.record, stop);
+  }
   SY_ASSIGN_OR_RETURN(const formats::StoredManifest manifest, std::move(loaded));
   SY_ASSIGN_OR_RETURN(const auto target,
                       TargetFolder::prepare(context.runtime, request.target, request.force, request.home));

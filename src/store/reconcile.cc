@@ -36,24 +36,51 @@ Selector selector_of(const metadata::Identity& identity) {
   return selector;
 }
 
+constexpr int kTriesMax = 5;
+
+/// Several revisions are verified one after another: each is a phase of its own.
+class OfRevision final : public Observer {
+ public:
+  OfRevision(Observer& observer, const RevisionRecord& record)
+      : observer_(observer), ref_(formats::format_ref(record.identity)) {}
+  void progress(const Progress& progress) override {
+    Progress of_revision = progress;
+    of_revision.phase += " " + ref_;
+    observer_.progress(of_revision);
+  }
+  void warning(const std::string& message) override { observer_.warning(message); }
+
+ private:
+  Observer& observer_;
+  const std::string ref_;
+};
+
 class Reconciliation {
  public:
   Reconciliation(Context& context, Observer& observer, const CancelFlag& cancel)
       : context_(context), observer_(observer), cancel_(cancel), stop_(cancel) {}
 
-  Status one(const RevisionRecord& record) {
-    if (cancel_.load()) return cancelled("reconcile");
+  Status one(RevisionRecord record) {
     ++report_.checked;
-    Status status = look_at(record);
-    if (is_cancelled(status)) return status;
-    // Somebody else changed it meanwhile, and saw what there is to see.
-    if (status.code() == Code::kStaleGeneration || status.code() == Code::kNotFound) return {};
-    if (status.code() == Code::kBusy) {
-      report_.waiting.push_back({formats::format_ref(record.identity), status.message()});
-    } else if (!status.ok()) {
-      report_.failed.push_back({formats::format_ref(record.identity), status.message()});
+    const std::string ref = formats::format_ref(record.identity);
+    for (int tries = 1;; ++tries) {
+      if (cancel_.load()) return cancelled("reconcile");
+      Status status = look_at(record);
+      if (status.ok() || is_cancelled(status)) return status;
+      if (status.code() == Code::kStaleGeneration || status.code() == Code::kNotFound) {
+        // Somebody else changed it meanwhile, or ended and compacted it.
+        auto now = context_.catalog.get_weight_revision(record.identity);
+        if (now.code() == Code::kNotFound) return {};
+        const bool moved = now.ok() && now->metadata_generation != record.metadata_generation;
+        if (moved && tries < kTriesMax) {
+          record = std::move(now).value();
+          continue;
+        }
+      }
+      auto& left = status.code() == Code::kBusy ? report_.waiting : report_.failed;
+      left.push_back({ref, std::move(status)});
+      return {};
     }
-    return {};
   }
 
   Status all() {
@@ -116,15 +143,20 @@ class Reconciliation {
   }
 
   Status look_at_published(RevisionRecord record) {
-    SY_RETURN_IF_ERROR(context_.catalog.reap_leases(record.identity));
+    SY_RETURN_IF_ERROR(context_.catalog.reap_leases(record.identity).status());
     restore_marker(record);
     if (record.operation && record.operation->kind == metadata::OperationKind::kRepairing) {
       RepairRequest request;
       request.target = selector_of(record.identity);
-      const Status repaired = run_repair(context_, request, nullptr, observer_, cancel_).status();
-      if (!repaired.ok()) return repaired;
-      changed(record, "the repair that was begun is done");
+      OfRevision observer(observer_, record);
+      Status repaired = run_repair(context_, request, nullptr, observer, cancel_).status();
+      if (!repaired.ok() && repaired.code() != Code::kCorrupt) return repaired;
+      const bool done = repaired.ok();
+      if (done) changed(record, "the repair that was begun is done");
       SY_ASSIGN_OR_RETURN(record, context_.catalog.get_weight_revision(record.identity));
+      if (!done && !record.operation) return repaired;
+      // One that was given a source before waits for it.
+      if (!done) report_.waiting.push_back({formats::format_ref(record.identity), std::move(repaired)});
     }
     SY_ASSIGN_OR_RETURN(const RevisionRecord after, observe(record));
     if (after.availability != record.availability || after.damage != record.damage) {
@@ -151,7 +183,8 @@ class Reconciliation {
   Result<RevisionRecord> observe(const RevisionRecord& record) {
     if (record.damage.count > record.damage.objects.size()) {
       // What is not named can only be found by reading everything.
-      SY_ASSIGN_OR_RETURN(VerifyReport report, run_verify(context_, selector_of(record.identity), observer_, cancel_));
+      OfRevision observer(observer_, record);
+      SY_ASSIGN_OR_RETURN(VerifyReport report, run_verify(context_, selector_of(record.identity), observer, cancel_));
       return std::move(report.record);
     }
     const auto manifest = load_manifest(context_.cold, record);
@@ -169,15 +202,9 @@ class Reconciliation {
 
   Status look_at_members(const RevisionRecord& record, const formats::StoredManifest& manifest,
                          ObjectFindings& findings) {
-    SY_ASSIGN_OR_RETURN(const auto members, context_.cold.list_attempt(attempt_of(record)));
-    std::vector<bool> whole(manifest.objects.size(), false);
-    for (const tiers::ObjectStat& member : members) {
-      const bool payload = member.name.kind == tiers::ObjectKind::kPayload && member.name.index < whole.size();
-      if (payload && member.bytes == manifest.objects[member.name.index].bytes) whole[member.name.index] = true;
-    }
-    for (std::uint32_t object = 0; object < whole.size(); ++object) {
-      if (!whole[object]) findings.damaged.push_back(formats::payload_key(record.identity, object));
-    }
+    SY_ASSIGN_OR_RETURN(const auto misfits, misfits_of(context_.cold, attempt_of(record), manifest));
+    for (const std::uint32_t object : misfits)
+      findings.damaged.push_back(formats::payload_key(record.identity, object));
     return {};
   }
 
@@ -212,6 +239,7 @@ class Reconciliation {
 
 Result<ReconcileReport> run_reconcile(Context& context, const std::optional<Selector>& selector, Observer& observer,
                                       const CancelFlag& cancel) {
+  SY_RETURN_IF_ERROR(context.catalog.begin_epoch());
   Reconciliation reconciliation(context, observer, cancel);
   if (!selector) {
     SY_RETURN_IF_ERROR(reconciliation.all());

@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <map>
 #include <set>
 
 #include "base/limits.h"
 #include "base/log.h"
+#include "base/units.h"
 #include "base/utf8.h"
 #include "formats/identity.h"
 #include "formats/ref.h"
@@ -35,7 +37,12 @@ std::string kept(const Status& status) {
   return text;
 }
 
-std::string objects_text(std::uint64_t count) { return fmt::format("{} {}", count, count == 1 ? "object" : "objects"); }
+/// The path as it is from any folder.
+std::string absolute(const std::string& path) {
+  std::error_code failed;
+  const std::filesystem::path whole = std::filesystem::absolute(path, failed);
+  return failed ? path : whole.lexically_normal().string();
+}
 
 /// What an object lacks that nobody has.
 struct Unrestored {
@@ -260,15 +267,8 @@ class Repair {
         whole_keys_.push_back(key);  // the manifest, which was read just now
       }
     }
-    SY_ASSIGN_OR_RETURN(const auto members, context_.cold.list_attempt(attempt_of(record_)));
-    std::vector<bool> right(manifest_.objects.size(), false);
-    for (const tiers::ObjectStat& member : members) {
-      if (member.name.kind != tiers::ObjectKind::kPayload || member.name.index >= right.size()) continue;
-      right[member.name.index] = member.bytes == manifest_.objects[member.name.index].bytes;
-    }
-    for (std::uint32_t object = 0; object < right.size(); ++object) {
-      if (!right[object]) damaged.insert(object);
-    }
+    SY_ASSIGN_OR_RETURN(const auto misfits, misfits_of(context_.cold, attempt_of(record_), manifest_));
+    damaged.insert(misfits.begin(), misfits.end());
     damaged_.assign(damaged.begin(), damaged.end());
     for (const std::uint32_t object : damaged_) total_bytes_ += manifest_.objects[object].bytes;
     return {};
@@ -288,7 +288,7 @@ class Repair {
       metadata::TakeOperation command;
       command.identity = record_.identity;
       command.operation_id = token_.operation_id;
-      command.runner = runner_grant(context_.runtime, context_.options.writer_ttl_ms);
+      command.runner = grant();
       SY_ASSIGN_OR_RETURN(const metadata::Answer taken, context_.catalog.take_operation(command));
       return begun(taken);
     }
@@ -300,16 +300,24 @@ class Repair {
     command.target = metadata::Residency::kCold;
     command.total_members = damaged_.size();
     command.total_bytes = total_bytes_;
-    if (request_.wait) command.runner = runner_grant(context_.runtime, context_.options.writer_ttl_ms);
+    if (request_.wait) command.runner = grant();
     token_.operation_id = command.operation_id;
     SY_ASSIGN_OR_RETURN(const metadata::Answer started, context_.catalog.start_operation(command));
     if (!request_.wait) return remember(*started.record);
     return begun(started);
   }
 
+  metadata::RunnerGrant grant() const {
+    metadata::RunnerGrant grant = runner_grant(context_.runtime, context_.options.writer_ttl_ms);
+    if (!request_.source.empty()) grant.source = absolute(request_.source);
+    return grant;
+  }
+
   Status begun(const metadata::Answer& answer) {
+    SY_CHECK(answer.runner.has_value(), "who becomes the runner is told so");
     token_.token = answer.runner->token;
     token_.run_attempt = answer.runner->run_attempt;
+    known_source_ = answer.runner->source;
     return remember(*answer.record);
   }
 
@@ -328,13 +336,18 @@ class Repair {
     // What became whole is so, however the rest went.
     if (const Status recorded = record_restored(); status.ok()) status = recorded;
     if (!status.ok()) return stopped(keeper, std::move(status));
+    if (!unrestored_.empty() && awaits_source()) {
+      status = nobody_has();
+      keeper.set_message(kept(status));
+      return status;
+    }
     progress.finish();
     SY_POINT(context_.runtime, "repair.after_findings");
     const std::uint64_t restored = damaged_.size() - unrestored_.size();
     const auto state = unrestored_.empty() ? OperationState::kDone : OperationState::kFailed;
-    auto ended = keeper.end(state, unrestored_.empty() ? objects_text(restored) + " restored"
+    auto ended = keeper.end(state, unrestored_.empty() ? counted(restored, "object") + " restored"
                                                        : fmt::format("{} of {} restored; nobody has the rest", restored,
-                                                                     objects_text(damaged_.size())));
+                                                                     counted(damaged_.size(), "object")));
     if (!ended.ok()) return stopped(keeper, std::move(ended).status());
     SY_POINT(context_.runtime, "repair.after_end");
     if (!unrestored_.empty()) return nobody_has();
@@ -404,17 +417,29 @@ class Repair {
     const auto found = context_.catalog.query_operation(token_.operation_id);
     if (found.ok() && found->operation.state == OperationState::kCancelled) {
       return Status(Code::kConflict, fmt::format("operation {} was {}", token_.operation_id, found->operation.message),
-                    fmt::format("what was restored is; `steelyard repair {}` starts another", ref()));
+                    fmt::format("what was restored is; `{}` starts another", same_command()));
     }
-    const std::string next = fmt::format("the operation goes on with `steelyard repair {}`", ref());
+    const std::string next = fmt::format("the operation goes on with `{}`", same_command());
     const std::string hint = status.hint().empty() || is_cancelled(status) ? next : status.hint() + "; " + next;
     return std::move(status).with_hint(hint);
+  }
+
+  /// Somebody who has its source may still end it well.
+  bool awaits_source() const { return source_ == nullptr && !known_source_.empty(); }
+
+  /// What goes on with the operation, with the source that it has or had.
+  std::string same_command() const {
+    std::string command = "steelyard repair " + ref();
+    const std::string& source = request_.source.empty() ? known_source_ : request_.source;
+    if (!source.empty()) command += " --source " + shell_word(source);
+    if (request_.follow_links) command += " --follow-links";
+    return command;
   }
 
   Status nobody_has() const {
     constexpr std::size_t kNamedMax = 8;
     std::string message =
-        fmt::format("{} of {}: nobody has the good bytes of ", objects_text(unrestored_.size()), ref());
+        fmt::format("{} of {}: nobody has the good bytes of ", counted(unrestored_.size(), "object"), ref());
     for (std::size_t i = 0; i < std::min(unrestored_.size(), kNamedMax); ++i) {
       const Unrestored& one = unrestored_[i];
       message += fmt::format("{}{} ({} from byte {})", i == 0 ? "" : ", ", key_of(one.object),
@@ -422,6 +447,12 @@ class Repair {
                              one.first_block * limits::kBlockBytes);
     }
     if (unrestored_.size() > kNamedMax) message += fmt::format(" and {} more", unrestored_.size() - kNamedMax);
+    if (awaits_source()) {
+      return {Code::kCorrupt, std::move(message),
+              fmt::format("the operation was given a source before and goes on with `{}`; `steelyard operation cancel "
+                          "{}` ends it",
+                          same_command(), token_.operation_id)};
+    }
     return {Code::kCorrupt, std::move(message),
             source_ == nullptr ? "name a folder that holds the original files with --source DIR"
                                : "the source does not hold them; name the folder that the revision was imported from"};
@@ -438,6 +469,7 @@ class Repair {
   std::vector<std::uint32_t> damaged_;
   std::uint64_t total_bytes_ = 0;
   metadata::RunnerToken token_;
+  std::string known_source_;  ///< the operation's: this run's, or that of a runner before it
   std::vector<std::string> whole_keys_;
   std::vector<Unrestored> unrestored_;
   std::map<tiers::AttemptName, std::vector<std::uint32_t>> others_;  ///< names that got whole bytes

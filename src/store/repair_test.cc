@@ -10,10 +10,14 @@
 
 #include "base/limits.h"
 #include "formats/identity.h"
+#include "store/cat.h"
 #include "store/damage_record.h"
+#include "store/delete.h"
 #include "store/import.h"
 #include "store/manifest_file.h"
+#include "store/materialize.h"
 #include "store/open_store.h"
+#include "store/verify.h"
 #include "tiers/directory/test_folder.h"
 
 namespace steelyard::store {
@@ -74,6 +78,24 @@ class RepairTest : public testing::Test {
     std::unique_ptr<Source> source;
     if (with_source) source = open_source(at("src"), false).value();
     return run_repair(context_, request, source.get(), silent_, cancel_);
+  }
+
+  /// Somebody deletes the revision before the file that is opened then, the manifest first, is read.
+  void delete_at_open(std::uint64_t number) {
+    const std::uint64_t from = runtime_.passes("tier.open_read");
+    runtime_.on("tier.open_read", [this, pass = from + number] {
+      if (runtime_.passes("tier.open_read") != pass) return;
+      DeleteRequest request;
+      request.target.ref = {"m", "main", 1};
+      ASSERT_TRUE(run_delete(context_, request, cancel_).ok());
+    });
+  }
+  /// Of a user who may only read, and holds no lease.
+  Context reader() { return {runtime_, options_, *parts_.cold, catalog_, observer_, options_.io_memory, true}; }
+  static void expect_told(const Status& status) {
+    EXPECT_EQ(status.code(), Code::kNotReady) << status.to_string();
+    EXPECT_NE(status.message().find("m@main#1 was deleted at "), std::string::npos) << status.message();
+    EXPECT_NE(status.hint().find("lease"), std::string::npos);
   }
 
   tiers::TestFolder root_;
@@ -211,6 +233,67 @@ TEST_F(RepairTest, ADiskThatCannotBeReadNowProvesNothing) {
   EXPECT_NE(repaired.code(), Code::kCorrupt) << repaired.status().to_string();
   EXPECT_EQ(now().damage.count, 1U);
   ASSERT_TRUE(repair(true).ok());
+}
+
+TEST_F(RepairTest, AFindingOfWholenessThatOthersOvertookIsJudgedAgain) {
+  const auto found = record_findings(context_, record_, {.damaged = {key(3), key(4)}}, stop_);
+  ASSERT_TRUE(found.ok());
+  // This reader saw both whole, and before it can say so another finds one of them gone.
+  remove(4);
+  ASSERT_TRUE(record_findings(context_, *found, {.damaged = {key(9)}}, stop_).ok());
+  const auto recorded = record_findings(context_, *found, {.damaged = {}, .whole = {key(3), key(4)}}, stop_);
+  ASSERT_TRUE(recorded.ok()) << recorded.status().to_string();
+  EXPECT_EQ(recorded->damage.objects, (std::vector<std::string>{key(4), key(9)}));
+}
+
+TEST_F(RepairTest, AReadThatADeleteOvertookSaysSo) {
+  delete_at_open(2);
+  CatRequest cat;
+  cat.source.ref = {"m", "main", 1};
+  cat.path = "w.bin";
+  Context context = reader();
+  expect_told(run_cat(
+      context, cat, [](ByteView) { return Status(); }, cancel_));
+}
+
+TEST_F(RepairTest, AReadOvertakenBeforeItsManifestSaysSo) {
+  delete_at_open(1);
+  CatRequest cat;
+  cat.source.ref = {"m", "main", 1};
+  cat.path = "w.bin";
+  Context context = reader();
+  expect_told(run_cat(
+      context, cat, [](ByteView) { return Status(); }, cancel_));
+}
+
+TEST_F(RepairTest, AMaterialisationThatADeleteOvertookLeavesNothing) {
+  delete_at_open(2);
+  MaterializeRequest request;
+  request.source.ref = {"m", "main", 1};
+  request.target = at("out");
+  request.allow_degraded = true;
+  Context context = reader();
+  expect_told(run_materialize(context, request, silent_, cancel_).status());
+  EXPECT_FALSE(fs::exists(at("out")));
+}
+
+TEST_F(RepairTest, AVerifyThatADeleteOvertookSaysSo) {
+  delete_at_open(2);
+  Selector selector;
+  selector.ref = {"m", "main", 1};
+  Context context = reader();
+  expect_told(run_verify(context, selector, silent_, cancel_).status());
+}
+
+TEST_F(RepairTest, AllThatAReadFoundIsRecordedAtOnce) {
+  for (const std::uint32_t object : {3U, 5U, 8U}) remove(object);
+  const std::vector<BadObject> bad = {{ProblemKind::kMissingObject, 5, {}, {}, {}, {}},
+                                      {ProblemKind::kMissingObject, 3, {}, {}, {}, {}},
+                                      {ProblemKind::kMissingObject, 5, {}, {}, {}, {}},
+                                      {ProblemKind::kMissingObject, 8, {}, {}, {}, {}}};
+  record_bad_objects(context_, record_, manifest_, bad, stop_);
+  EXPECT_EQ(now().damage.objects, (std::vector<std::string>{key(3), key(5), key(8)}));
+  EXPECT_EQ(now().metadata_generation, record_.metadata_generation + 1);
 }
 
 }  // namespace

@@ -27,8 +27,6 @@ namespace steelyard::store {
 namespace {
 
 constexpr std::string_view kCancelledHint = "nothing was left half visible; run the same command again";
-/// Snapshot copies kept in the cold tier: the newest, and one in case it is damaged.
-constexpr std::size_t kCatalogCopiesKept = 2;
 
 unsigned core_count() {
   const long cores = sysconf(_SC_NPROCESSORS_ONLN);
@@ -40,13 +38,20 @@ StoreOptions with_defaults(StoreOptions options) {
   return options;
 }
 
-/// Keeps a copy of each catalog snapshot in the cold tier, and removes the ones that newer copies replace.
-Status copy_snapshot(tiers::Tier& cold, std::uint64_t sequence, const std::string& bytes) {
+/// Keeps a copy of each catalog snapshot in the cold tier, and removes the ones that newer copies replace. Those from
+/// behind the log's end are of a history that an older catalog, put back, has left: once there are enough of this one
+/// they go too, as a recovery would begin with them.
+Status copy_snapshot(tiers::Tier& cold, catalog::Catalog& catalog, std::uint64_t sequence, const std::string& bytes) {
   SY_RETURN_IF_ERROR(cold.put_catalog_copy(sequence, bytes));
-  SY_ASSIGN_OR_RETURN(const std::vector<std::uint64_t> copies, cold.list_catalog_copies());
+  SY_ASSIGN_OR_RETURN(std::vector<std::uint64_t> copies, cold.list_catalog_copies());
+  SY_ASSIGN_OR_RETURN(const std::uint64_t newest, catalog.sequence());
+  const auto behind = std::ranges::upper_bound(copies, newest);
+  const auto own = static_cast<std::size_t>(behind - copies.begin());
+  if (own < limits::kCatalogCopiesKept) return {};
+  copies.erase(behind - limits::kCatalogCopiesKept, behind);
   Status first;
-  for (std::size_t i = 0; i + kCatalogCopiesKept < copies.size(); ++i) {
-    Status status = cold.remove_catalog_copy(copies[i]);
+  for (const std::uint64_t replaced : copies) {
+    Status status = cold.remove_catalog_copy(replaced);
     if (first.ok()) first = std::move(status);
   }
   return first;
@@ -58,12 +63,13 @@ class StoreImpl final : public Store {
       : options_(with_defaults(options)),
         parts_(std::move(parts)),
         observer_(*parts_.cold),
-        catalog_(
-            runtime, *parts_.log, observer_,
-            {.oplog_capability_confirmed = options_.oplog_capability_confirmed,
-             .snapshot_every = options_.snapshot_every,
-             .on_snapshot = [this](std::uint64_t sequence,
-                                   const std::string& bytes) { return copy_snapshot(*parts_.cold, sequence, bytes); }}),
+        catalog_(runtime, *parts_.log, observer_,
+                 {.oplog_capability_confirmed = options_.oplog_capability_confirmed,
+                  .snapshot_every = options_.snapshot_every,
+                  .on_snapshot =
+                      [this](std::uint64_t sequence, const std::string& bytes) {
+                        return copy_snapshot(*parts_.cold, catalog_, sequence, bytes);
+                      }}),
         context_{runtime,         options_,  *parts_.cold,
                  catalog_,        observer_, io_budget(options_.io_memory, cgroup_memory_limit()),
                  parts_.read_only} {}

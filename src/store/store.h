@@ -51,7 +51,7 @@ enum class OpenMode {
 /// Progress of a long verb. Totals never change within a phase, done never goes back, the last update of a phase is
 /// complete. Called from worker threads, one call at a time.
 struct Progress {
-  std::string phase;  ///< scan import verify materialize
+  std::string phase;  ///< scan import verify materialize repair; in a reconciliation `verify REF`, `repair REF`
   std::uint64_t bytes_done = 0;
   std::uint64_t bytes_total = 0;
   std::uint64_t files_done = 0;
@@ -201,18 +201,23 @@ struct AbortRequest {
 struct RemovalResult {
   metadata::Identity identity;
   std::optional<metadata::RevisionRecord> record;  ///< absent: the tombstone was compacted into a watermark
+  bool before = false;                             ///< a delete: there was nothing left to do
 };
 
 /// What a reconciliation did, or found that it could not do now.
 struct ReconcileReport {
-  struct Line {
+  struct Change {
     std::string ref;
     std::string what;
   };
+  struct Left {
+    std::string ref;
+    Status why;
+  };
   std::uint64_t checked = 0;
-  std::vector<Line> changes;
-  std::vector<Line> waiting;  ///< BUSY: live leases, or another process at work
-  std::vector<Line> failed;   ///< other errors; the rest was reconciled all the same
+  std::vector<Change> changes;
+  std::vector<Left> waiting;  ///< for live leases, another process at work (BUSY), or a repair's source (CORRUPT)
+  std::vector<Left> failed;   ///< other errors; the rest was reconciled all the same
 };
 
 struct GcReport {

@@ -301,6 +301,7 @@ Result<VerifyReport> run_verify(Context& context, const Selector& selector, Obse
   if (const auto stat = context.cold.stat(manifest_of(attempt_of(report.record))); stat.ok()) {
     report.checked_bytes += stat->bytes;
   }
+  if (!report.problems.empty()) SY_RETURN_IF_ERROR(check_not_deleted(context, report.record));
   if (context.read_only) return report;
   ObjectFindings findings;
   findings.damaged = std::move(damaged);

@@ -9,8 +9,15 @@ import signal
 
 import pytest
 
+from crash import harness
 from lib.checkpoints import make_checkpoint
+from lib.damage import flip, large, objects_of
 from lib.permissions import let_others_in, nobody_writes
+
+
+@pytest.fixture
+def source(tmp_path):
+    return harness.small_checkpoint(tmp_path / "source")
 
 
 def checks(document, name: str) -> list[dict]:
@@ -25,7 +32,7 @@ def test_a_healthy_store(steelyard, checkpoint):
     steelyard("import", checkpoint, "one")
     document = steelyard.json("doctor")
     assert document["ok"] is True and "problem" not in states(document)
-    for name in ("machine", "memory", "store", "catalog", "catalog copies", "free space", "trial"):
+    for name in ("machine", "memory", "store", "catalog", "objects", "catalog copies", "free space", "trial"):
         assert len(checks(document, name)) == 1, name
     assert "1 revision" in checks(document, "catalog")[0]["found"]
     assert steelyard("doctor").last == "ok"
@@ -53,9 +60,79 @@ def test_damage_is_a_problem(steelyard, checkpoint):
 
 
 def test_an_unfinished_import_is_a_warning(steelyard, checkpoint):
+    """Its process is provably gone, whatever time its token has left."""
     steelyard("import", checkpoint, "one", code=-signal.SIGKILL, env={"STEELYARD_FAULT": "kill@import.after_flush"})
-    (warning,) = checks(steelyard.json("doctor", env={"STEELYARD_IMPORT_WRITER_TTL": "2s"}), "revisions") or [None]
-    assert warning is None or "IMPORTING" in warning["found"]
+    (warning,) = checks(steelyard.json("doctor"), "revisions")
+    assert warning["state"] == "warning" and warning["found"] == "IMPORTING without a live writer: one@main#1"
+    assert "abort" in warning["next_step"]
+
+
+def test_an_import_under_way_is_none(steelyard, checkpoint):
+    writer = harness.stop_at(steelyard, "import.after_flush", 1, "import", checkpoint, "one")
+    assert checks(steelyard.json("doctor"), "revisions") == []
+    writer.send_signal(signal.SIGCONT)
+    assert harness.finish(writer)[0] == 0
+
+
+def test_an_import_begun_meanwhile_is_no_stray_group(steelyard, checkpoint, tmp_path):
+    steelyard("import", checkpoint, "one")
+    points = [point for point in harness.trace(steelyard, tmp_path, "doctor") if point.startswith("tier.list")]
+    for number in range(1, len(points) + 1):
+        doctor = harness.stop_at(steelyard, "tier.list", number, "doctor")
+        steelyard("import", checkpoint, f"m{number}")
+        doctor.send_signal(signal.SIGCONT)
+        code, document, _ = harness.finish(doctor)
+        assert code == 0 and checks(document, "cold tier") == [] and checks(document, "revisions") == [], (number, document)
+
+
+def test_lost_objects_are_a_problem(steelyard, source):
+    """Nobody has read them since they went; a listing is enough to see it."""
+    for ref in ("one", "two"):
+        steelyard(*harness.import_args(source, ref))
+    gone, cut = large(objects_of(steelyard, "one@main#1"))[:2]
+    gone.unlink()
+    cut.chmod(0o644)
+    os.truncate(cut, 10)
+    result = steelyard("--json", "doctor", code=5)
+    (problem,) = checks(json.loads(result.stdout), "objects")
+    assert problem["state"] == "problem" and "one@main#1 (2 of " in problem["found"]
+    assert f"payload/{gone.name}" in problem["found"] or f"payload/{cut.name}" in problem["found"]
+    assert "two@main#1 (1 of " in problem["found"], "it shares the bytes of the one that was cut"
+    assert "reconcile" in problem["next_step"] and "steelyard repair one@main#1" in problem["next_step"]
+    # Once it is recorded it is told as DEGRADED, and not twice.
+    steelyard("reconcile")
+    document = json.loads(steelyard("--json", "doctor", code=5).stdout)
+    assert checks(document, "objects")[0]["state"] == "ok"
+    assert "DEGRADED: one@main#1, two@main#1" in checks(document, "revisions")[0]["found"]
+    steelyard("repair", "one", "--source", source)
+    steelyard("repair", "two", "--source", source)
+    assert steelyard.json("doctor")["ok"] is True
+
+
+def test_a_lost_group_and_its_manifest(steelyard, checkpoint):
+    steelyard("import", checkpoint, "one")
+    shutil.rmtree(steelyard.store / "cold" / "groups")
+    document = json.loads(steelyard("--json", "doctor", code=5).stdout)
+    (problem,) = checks(document, "objects")
+    assert "one@main#1 (its manifest" in problem["found"] and problem["state"] == "problem"
+
+
+def test_a_repair_that_nobody_runs(steelyard, source):
+    steelyard(*harness.import_args(source, "one"))
+    flip(large(objects_of(steelyard, "one@main#1"))[0])
+    steelyard("verify", "one", code=5)
+    steelyard("repair", "one", "--no-wait")
+    document = json.loads(steelyard("--json", "doctor", code=5).stdout)
+    (warning,) = [check for check in checks(document, "revisions") if check["state"] == "warning"]
+    assert "REPAIRING" in warning["found"] and "steelyard repair one@main#1" in warning["next_step"]
+
+
+def test_a_delete_that_waits_for_a_lease(steelyard, checkpoint):
+    steelyard("import", checkpoint, "one")
+    steelyard("lease", "acquire", "one", "--holder", "server")
+    steelyard("delete", "one", "--yes", "--wait", "0s", code=6)
+    (warning,) = checks(steelyard.json("doctor"), "revisions")
+    assert "still leased: one@main#1" in warning["found"] and "lease list" in warning["next_step"]
 
 
 def test_groups_that_nobody_knows(steelyard, checkpoint, tmp_path):
@@ -65,6 +142,20 @@ def test_groups_that_nobody_knows(steelyard, checkpoint, tmp_path):
     shutil.copytree(group / "1", stray / "1")
     (warning,) = checks(steelyard.json("doctor"), "cold tier")
     assert warning["state"] == "warning" and stray.name in warning["found"] and "gc" in warning["next_step"]
+
+
+def test_a_published_group_that_no_record_names(steelyard, checkpoint):
+    """gc keeps it, so that is not the next step."""
+    steelyard("import", checkpoint, "one")
+    group = next(path for path in steelyard.store.glob("cold/groups/*/*"))
+    other = steelyard.at(steelyard.store.parent / "other")
+    other("import", checkpoint, "two")
+    theirs = next(path for path in other.store.glob("cold/groups/*/*"))
+    shutil.copytree(theirs, group.parent.parent / theirs.name[:2] / theirs.name)
+    (warning,) = checks(steelyard.json("doctor"), "cold tier")
+    assert warning["state"] == "warning" and theirs.name in warning["found"] and "recover" in warning["next_step"]
+    steelyard("gc", "--yes", "--gc-grace", "0s")
+    assert checks(steelyard.json("doctor"), "cold tier") == [warning]
 
 
 def test_a_missing_marker_is_a_warning(steelyard, checkpoint):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -20,6 +22,16 @@ def model(steelyard, checkpoint) -> str:
 
 def files_in(folder: Path) -> list[Path]:
     return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+def append_something(steelyard) -> None:
+    """A new import, so that the next snapshot copy has another number."""
+    with tempfile.TemporaryDirectory() as folder:
+        steelyard("import", make_checkpoint(Path(folder) / "more", shards=1, seed="more"), "more")
+
+
+def copies_of(steelyard) -> list[Path]:
+    return sorted(steelyard.store.glob("cold/catalog/[0-9]*"))
 
 
 def test_nothing_to_free(steelyard, model):
@@ -47,10 +59,49 @@ def test_what_a_delete_left(steelyard, model):
     done = steelyard.json(*NOW)
     assert (done["objects"], done["bytes"]) == (count, bytes_there)
     assert files_in(content) == []
-    # The tombstone stands in a snapshot copy now, so the group's folder is gone.
-    assert files_in(steelyard.store / "cold" / "groups") == []
-    assert files_in(steelyard.store / "cold" / "catalog")
+    # The tombstone stands in one snapshot copy now; when it stands in two, the group's folder goes.
+    groups = steelyard.store / "cold" / "groups"
+    assert [path.name for path in files_in(groups)] == ["deleting"]
+    append_something(steelyard)
+    steelyard(*NOW)
+    assert not list(groups.rglob("deleting"))
+    assert len(copies_of(steelyard)) == 2
     assert steelyard.json("inspect", model)["revision"]["availability"] == "DELETED"
+
+
+def test_a_tombstone_outlives_the_catalog_and_one_copy_of_it(steelyard, checkpoint, model):
+    steelyard("delete", "m", "--yes")
+    steelyard(*NOW)
+    append_something(steelyard)
+    steelyard(*NOW)
+    newest = copies_of(steelyard)[-1]
+    newest.chmod(0o644)
+    newest.write_bytes(newest.read_bytes()[:-10])
+    for path in steelyard.store.glob("catalog.*"):
+        path.unlink()
+    steelyard("recover")
+    steelyard.error("import", checkpoint, model, code=4)
+    assert steelyard("import", checkpoint, "m").last == "m@main#2"
+
+
+def test_copies_of_a_lost_history_do_not_stay(steelyard, model, tmp_path):
+    """An older catalog was put back: copies with higher numbers are not newer ones."""
+    often = {"STEELYARD_LOG_SNAPSHOT_EVERY": "1"}
+    backup = tmp_path / "backup"
+    shutil.copytree(steelyard.store, backup, ignore=shutil.ignore_patterns("cold"))
+    for _ in range(3):
+        append_something(steelyard)
+    steelyard("lease", "acquire", "m", "--holder", "h", env=often)
+    lost = copies_of(steelyard)
+    assert lost
+    for path in steelyard.store.glob("catalog.*"):
+        path.unlink()
+    for path in backup.glob("catalog.*"):
+        shutil.copy(path, steelyard.store)
+    for holder in ("a", "b"):
+        steelyard("lease", "acquire", "m", "--holder", holder, env=often)
+    left = copies_of(steelyard)
+    assert len(left) == 2 and not set(left) & set(lost), (left, lost)
 
 
 def test_the_marker_stays_without_snapshots(steelyard, model):
@@ -151,11 +202,14 @@ def test_old_tombstones_become_the_watermark(steelyard, tmp_path):
     for _ in range(18):
         refs.append(steelyard("import", source, "m").last)
         steelyard("delete", "m", "--yes")
+    # Their folders go with the second snapshot copy that knows them, and their records after that.
+    steelyard(*NOW)
+    refs.append(steelyard("import", source, "m").last)
     steelyard(*NOW)
     everything = [one["ref"] for one in steelyard.json("list", "--all")["revisions"]]
-    assert everything == refs[2:]
+    assert sorted(everything) == sorted(refs[2:])
     error = steelyard.error("inspect", refs[1], code=3)
     assert "compacted" in error["message"]
     assert steelyard.json("delete", refs[1], "--yes") == {"schema_version": 1, "revision": None}
     steelyard.error("import", source, refs[0], code=4)
-    assert steelyard("import", source, "m").last == "m@main#19"
+    assert steelyard("import", source, "m").last == "m@main#20"

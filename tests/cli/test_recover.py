@@ -173,6 +173,20 @@ def test_an_unfinished_import_is_named_and_can_be_repeated(steelyard, two, check
     assert steelyard("verify", "three").last == "ok"
 
 
+def test_attempts_far_above_the_catalog_are_passed_over_at_once(steelyard, checkpoint):
+    steelyard("import", checkpoint, "one", code=-signal.SIGKILL, env={"STEELYARD_FAULT": "kill@import.after_flush"})
+    lose_catalog(steelyard.store)
+    (attempt,) = steelyard.store.glob("cold/groups/*/*/1")
+    attempt.rename(attempt.with_name("150"))
+    steelyard("recover")
+    before = steelyard.json("import", checkpoint, "other")["revision"]
+    assert before["import_attempt"] == 1
+    revision = steelyard.json("import", checkpoint, "one")["revision"]
+    assert revision["import_attempt"] == 151
+    assert revision["metadata_generation"] == before["metadata_generation"] + 1, "one more append, however many there are"
+    assert steelyard("verify", "one").last == "ok"
+
+
 def test_a_group_that_is_being_deleted_stays_used(steelyard, two, checkpoint):
     group = [path for path in steelyard.store.glob("cold/groups/*/*") if path.is_dir()]
     one = steelyard.json("inspect", "one")["revision"]["payload_group_id"].removeprefix("weight:")

@@ -14,6 +14,7 @@ import pytest
 
 from crash import harness
 from lib.checkpoints import tree_digests
+from lib.damage import flip, large, objects_of, state
 from lib.runner import Steelyard, binary
 
 MIB = 1024 * 1024
@@ -27,32 +28,6 @@ def source(tmp_path) -> Path:
 @pytest.fixture
 def model(steelyard, source) -> str:
     return steelyard(*harness.import_args(source, "m")).last
-
-
-def objects_of(steelyard, ref: str) -> list[Path]:
-    """The payload files of a revision, by number."""
-    digest = steelyard.json("inspect", ref)["revision"]["payload_group_id"].removeprefix("weight:")
-    return sorted((harness.groups_folder(steelyard.store) / digest[:2] / digest).glob("*/p/*"))
-
-
-def large(objects: list[Path]) -> list[Path]:
-    found = [path for path in objects if path.stat().st_size == MIB]
-    assert len(found) >= 3
-    return found
-
-
-def flip(path: Path, offset: int = 12345) -> None:
-    path.chmod(0o644)
-    with path.open("r+b") as file:
-        file.seek(offset)
-        byte = file.read(1)
-        file.seek(offset)
-        file.write(bytes([byte[0] ^ 1]))
-
-
-def state(steelyard, ref: str) -> tuple[str, str]:
-    revision = steelyard.json("inspect", ref)["revision"]
-    return revision["availability"], revision["operation"]
 
 
 def test_from_a_source_folder(steelyard, source, model, tmp_path):

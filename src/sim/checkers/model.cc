@@ -80,17 +80,19 @@ void Model::see(Operation& by, const oplog::Append& append, const metadata::Revi
   const std::string name = text_of(after.identity);
   Revision& revision = revisions_[after.identity];
   if (revision.facts.empty()) {
-    if (after.metadata_generation != 1 || after.import_attempt != 1 || after.availability != Availability::kImporting ||
+    if (after.metadata_generation != 1 || after.import_attempt == 0 || after.availability != Availability::kImporting ||
         after.residency != metadata::Residency::kUnknown || after.begin_seq != append.sequence ||
         after.committed_seq != 0 || after.operation) {
       violated(name + " does not begin as a new import does");
     }
-    revision.attempts[1] = by.id;
-    by.attempts[after.identity] = 1;
+    revision.attempts[after.import_attempt] = by.id;
+    by.attempts[after.identity] = after.import_attempt;
   } else {
     check_edge(by, revision.now(), after, revision);
     if (after.import_attempt != revision.now().import_attempt) {
-      check_takeover(by, append, revision);
+      // An import leaves its own attempt where the tier holds one of another history.
+      const auto left = revision.attempts.find(revision.now().import_attempt);
+      if (left == revision.attempts.end() || left->second != by.id) check_takeover(by, append, revision);
       revision.attempts[after.import_attempt] = by.id;
       by.attempts[after.identity] = after.import_attempt;
     }
@@ -122,7 +124,7 @@ void Model::check_edge(const Operation& by, const RevisionRecord& before, const 
     violated(fmt::format("{}: metadata generation {} follows {}", name, after.metadata_generation,
                          before.metadata_generation));
   }
-  if (after.import_attempt < before.import_attempt || after.import_attempt > before.import_attempt + 1) {
+  if (after.import_attempt < before.import_attempt) {
     violated(fmt::format("{}: attempt {} follows {}", name, after.import_attempt, before.import_attempt));
   }
   if (before.committed_seq != 0) {

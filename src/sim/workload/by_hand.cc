@@ -8,6 +8,7 @@
 #include "hash/sha256.h"
 #include "hash/xxh3.h"
 #include "sim/checkpoints.h"
+#include "sim/workload/calls.h"
 #include "sim/workload/client.h"
 #include "store/context.h"
 
@@ -15,10 +16,6 @@ namespace steelyard::sim {
 namespace {
 
 constexpr int kTriesMax = 6;
-
-bool may_try_again(Code code) {
-  return code == Code::kUnavailable || code == Code::kDurabilityFailed || code == Code::kUnknownOutcome;
-}
 
 }  // namespace
 

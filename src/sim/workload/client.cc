@@ -8,6 +8,7 @@
 #include "formats/identity.h"
 #include "metadata/validate.h"
 #include "sim/checkpoints.h"
+#include "sim/workload/calls.h"
 
 namespace steelyard::sim {
 
@@ -20,27 +21,6 @@ constexpr int kTriesMax = 6;
 constexpr std::uint64_t kChunkBytes = 1024 * 1024;
 /// What a source that changes while it is read is called.
 constexpr std::string_view kChanging = "!";
-
-class Deaf final : public store::Observer {
- public:
-  void progress(const store::Progress& /*progress*/) override {}
-  void warning(const std::string& /*message*/) override {}
-};
-
-bool may_try_again(const Status& status) {
-  return status.code() == Code::kUnavailable || status.code() == Code::kDurabilityFailed ||
-         status.code() == Code::kUnknownOutcome;
-}
-
-store::Selector selector_of(const Identity& identity, bool exact = true) {
-  store::Selector selector;
-  selector.tenant_id = identity.lineage.tenant_id;
-  selector.namespace_id = identity.lineage.namespace_id;
-  selector.ref.resource_id = identity.lineage.resource_id;
-  selector.ref.revision = identity.lineage.revision;
-  if (exact) selector.ref.weight_generation = identity.weight_generation;
-  return selector;
-}
 
 metadata::Lineage lineage_of(const std::string& resource) { return {"default", "default", resource, "main"}; }
 
@@ -423,7 +403,8 @@ void Client::begin_only(const std::string& resource) {
     // Another attempt is right only where somebody else took over in between.
     const std::uint32_t attempt = answer->record->import_attempt;
     if (begun && begun->import_attempt != attempt && revision != nullptr &&
-        revision->attempts.at(attempt - 1) == operation.id) {
+        revision->attempts.at(begun->import_attempt) == operation.id &&
+        std::prev(revision->attempts.find(attempt))->first == begun->import_attempt) {
       bench_.model.violated(fmt::format("op {}: a repeated begin gives another attempt", operation.id));
     }
     begun = answer->record;

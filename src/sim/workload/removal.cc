@@ -1,6 +1,7 @@
 // What ends revisions, and frees what is left of them.
 #include <fmt/format.h>
 
+#include "sim/workload/calls.h"
 #include "sim/workload/client.h"
 
 namespace steelyard::sim {
@@ -9,25 +10,6 @@ namespace {
 constexpr int kTriesMax = 6;
 /// Longer than any lease of a history.
 constexpr std::int64_t kPatienceMs = 24 * 3'600'000LL;
-
-class Deaf final : public store::Observer {
- public:
-  void progress(const store::Progress& /*progress*/) override {}
-  void warning(const std::string& /*message*/) override {}
-};
-
-bool may_try_again(const Status& status) {
-  return status.code() == Code::kUnavailable || status.code() == Code::kDurabilityFailed ||
-         status.code() == Code::kUnknownOutcome;
-}
-
-store::Selector selector_of(const metadata::Identity& identity) {
-  store::Selector selector;
-  selector.tenant_id = identity.lineage.tenant_id;
-  selector.namespace_id = identity.lineage.namespace_id;
-  selector.ref = {identity.lineage.resource_id, identity.lineage.revision, identity.weight_generation};
-  return selector;
-}
 
 }  // namespace
 
@@ -100,7 +82,7 @@ Status Client::reconcile() {
   end(operation, answer.status());
   if (!answer.ok()) return answer.status();
   if (answer->failed.empty()) return {};
-  return {Code::kUnavailable, answer->failed.front().what};
+  return answer->failed.front().why;
 }
 
 Status Client::gc(bool dry_run) {

@@ -5,26 +5,15 @@
 
 #include "formats/identity.h"
 #include "sim/checkpoints.h"
+#include "sim/workload/calls.h"
 #include "sim/workload/client.h"
 
 namespace steelyard::sim {
-namespace {
-
-class Deaf final : public store::Observer {
- public:
-  void progress(const store::Progress& /*progress*/) override {}
-  void warning(const std::string& /*message*/) override {}
-};
-
-}  // namespace
 
 Status Client::repair(const metadata::Identity& identity, bool with_source, bool wait) {
   const Revision& revision = *bench_.model.find(identity);
-  const metadata::Lineage& lineage = identity.lineage;
   store::RepairRequest request;
-  request.target.tenant_id = lineage.tenant_id;
-  request.target.namespace_id = lineage.namespace_id;
-  request.target.ref = {lineage.resource_id, lineage.revision, identity.weight_generation};
+  request.target = selector_of(identity);
   if (with_source && revision.checkpoint) request.source = checkpoints()[*revision.checkpoint].path;
   request.wait = wait;
   Operation& operation = start(fmt::format("repair {}{}{}", text_of(identity),
