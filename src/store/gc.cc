@@ -18,6 +18,7 @@
 #include "metadata/rules.h"
 #include "oplog/op_log.h"
 #include "store/catalog_copy.h"
+#include "store/manifest_file.h"
 
 namespace steelyard::store {
 namespace {
@@ -34,7 +35,12 @@ class Collection {
     SY_ASSIGN_OR_RETURN(const std::vector<std::string> groups, context_.cold.list_groups());
     for (const std::string& group : groups) {
       SY_RETURN_IF_ERROR(check_cancel());
-      SY_RETURN_IF_ERROR(look_at(group));
+      // One that cannot be judged keeps what it has, and the rest goes.
+      if (Status status = look_at(group); status.code() == Code::kCorrupt) {
+        report_.kept.push_back(fmt::format("group {} cannot be judged ({})", group, status.message()));
+      } else if (!status.ok()) {
+        fail(std::move(status).annotate("looking at", "group " + group));
+      }
     }
     SY_POINT(context_.runtime, "gc.after_groups");
     SY_RETURN_IF_ERROR(free_content());
@@ -81,13 +87,36 @@ class Collection {
       case Availability::kDeleting:
         waiting_.insert(group);
         break;
-      case Availability::kDeleted:
+      case Availability::kDeleted: {
+        SY_ASSIGN_OR_RETURN(const bool published, is_published(group, listing));
+        if (published) return {};
         for (const std::uint32_t attempt : listing.attempts) free_attempt({group, attempt});
         waiting_.insert(group);
         markers_.insert(group);
         break;
+      }
     }
     return {};
+  }
+
+  /// Whether a whole revision lies in the group of a tombstone: a removal leaves neither marker nor manifest, so
+  /// another history of the catalog published it.
+  Result<bool> is_published(const std::string& group, const tiers::GroupListing& listing) {
+    if (listing.deleting) return false;
+    for (const std::uint32_t attempt : listing.committed_attempts) {
+      const auto bytes = context_.cold.read_committed({group, attempt});
+      if (bytes.code() == Code::kNotFound) continue;
+      SY_RETURN_IF_ERROR(bytes.status());
+      const auto record = catalog::decode_committed(*bytes);
+      if (!record.ok() || attempt_of(*record) != tiers::AttemptName{group, attempt}) continue;
+      const auto manifest = load_manifest(context_.cold, *record);
+      if (manifest.code() == Code::kCorrupt) continue;
+      SY_RETURN_IF_ERROR(manifest.status());
+      report_.kept.push_back(fmt::format("group {} is published as {}, which this catalog knows as deleted", group,
+                                         formats::format_ref(record->identity)));
+      return true;
+    }
+    return false;
   }
 
   /// Attempts below the record's own that were never committed.

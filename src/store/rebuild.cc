@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "base/limits.h"
@@ -15,6 +16,7 @@
 #include "metadata/memory_state.h"
 #include "metadata/rows.h"
 #include "metadata/rules.h"
+#include "oplog/log_row.h"
 #include "oplog/replay.h"
 #include "store/catalog_copy.h"
 #include "store/context.h"
@@ -34,15 +36,25 @@ std::string path_of(const tiers::AttemptName& attempt) {
 }
 std::string path_of_copy(std::uint64_t sequence) { return fmt::format("catalog/{:020}", sequence); }
 
+/// Numbers above it are of no log. The new one goes on above the highest that is found, and needs room.
+constexpr std::uint64_t kSequenceMax = oplog::kSequenceMax / 2;
+
+Status check_sequences(const RevisionRecord& record) {
+  const std::uint64_t highest = std::max({record.begin_seq, record.committed_seq, record.deleted_seq});
+  if (highest <= kSequenceMax) return {};
+  return {Code::kCorrupt, fmt::format("{} was changed by append {}, a number that no log has come to",
+                                      formats::format_ref(record.identity), highest)};
+}
+
 class Rebuilding {
  public:
   explicit Rebuilding(tiers::Tier& cold) : cold_(cold) {}
 
   Result<RebuiltCatalog> run() {
     SY_RETURN_IF_ERROR(begin_with_copy());
-    SY_RETURN_IF_ERROR(check_published());
     SY_ASSIGN_OR_RETURN(const auto groups, cold_.list_groups());
     for (const std::string& group : groups) SY_RETURN_IF_ERROR(read_group(group));
+    SY_RETURN_IF_ERROR(check_published());
     drop_covered_imports();
     return finish();
   }
@@ -54,6 +66,10 @@ class Rebuilding {
   Status begin_with_copy() {
     SY_ASSIGN_OR_RETURN(const std::vector<std::uint64_t> copies, cold_.list_catalog_copies());
     for (auto copy = copies.rbegin(); copy != copies.rend(); ++copy) {
+      if (*copy > kSequenceMax) {
+        skip(path_of_copy(*copy), "no log has come so far: its number is out of range");
+        continue;
+      }
       // No append may be given a number that an earlier one had.
       sequence_ = std::max(sequence_, *copy);
       Status status = read_copy(*copy);
@@ -114,6 +130,7 @@ class Rebuilding {
   Status check_published() {
     for (auto& [identity, record] : records_) {
       if (record.availability != Availability::kReady && record.availability != Availability::kDegraded) continue;
+      if (whole_.contains(identity)) continue;
       const auto manifest = load_manifest(cold_, record);
       if (manifest.code() != Code::kCorrupt) continue;
       SY_RETURN_IF_ERROR(degrade(record));
@@ -148,7 +165,8 @@ class Rebuilding {
     const auto known = groups_.find(group);
     const auto record = known == groups_.end() ? records_.end() : records_.find(known->second);
     if (listing.deleting) return read_deleting(group, listing, record);
-    if (record != records_.end() && record->second.availability != Availability::kImporting) return {};
+    const bool tombstone = record != records_.end() && record->second.availability == Availability::kDeleted;
+    if (record != records_.end() && record->second.availability != Availability::kImporting && !tombstone) return {};
 
     std::optional<RevisionRecord> found;
     std::size_t refused = 0;
@@ -160,7 +178,9 @@ class Rebuilding {
             Status(Code::kCorrupt, fmt::format("attempt {} of the group is committed too", found->import_attempt));
       }
       if (committed.ok()) {
-        found = std::move(committed).value();
+        SY_ASSIGN_OR_RETURN(const bool taken, take(*committed));
+        if (taken) found = std::move(committed).value();
+        if (!taken) ++refused;
       } else if (committed.code() == Code::kUnavailable || committed.code() == Code::kUnauthorized) {
         return std::move(committed).status().annotate("reading", path_of(name));
       } else {
@@ -168,7 +188,7 @@ class Rebuilding {
         skip(path_of(name), committed.status().message());
       }
     }
-    if (found) return take(*std::move(found));
+    if (found || tombstone) return {};
     if (record != records_.end()) {
       raise_attempt(record->second, listing);
     } else if (refused == 0) {
@@ -177,7 +197,7 @@ class Rebuilding {
     return {};
   }
 
-  /// The record of a `committed` marker that agrees with where it lies and with the manifest beside it.
+  /// The record of a `committed` marker that agrees with where it lies.
   Result<RevisionRecord> read_committed(const tiers::AttemptName& attempt) {
     SY_ASSIGN_OR_RETURN(const std::string bytes, cold_.read_committed(attempt));
     SY_ASSIGN_OR_RETURN(RevisionRecord record, catalog::decode_committed(bytes));
@@ -185,22 +205,41 @@ class Rebuilding {
       return Status(Code::kCorrupt, fmt::format("its `committed` marker is that of {}, attempt {}",
                                                 formats::format_ref(record.identity), record.import_attempt));
     }
-    SY_RETURN_IF_ERROR(load_manifest(cold_, record).status());
+    SY_RETURN_IF_ERROR(check_sequences(record));
     return record;
   }
 
-  Status take(RevisionRecord record) {
+  /// Whether the marker gives a record. Where the newest copy, or a watermark, says that the revision is gone, only a
+  /// whole one is more than what a writer put late: a removal leaves no manifest, and its `deleting` marker until the
+  /// copies know of it. So what is whole was published by another history of the catalog, and is nobody's to free.
+  Result<bool> take(RevisionRecord record) {
+    const auto known = records_.find(record.identity);
     const auto mark = marks_.find(record.identity.lineage);
+    const bool deleted = known != records_.end() && known->second.availability == Availability::kDeleted;
     const bool compacted = mark != marks_.end() && mark->second >= record.identity.weight_generation &&
-                           record.committed_seq <= copy_sequence_ && !records_.contains(record.identity);
-    if (compacted) {
-      skip(path_of(attempt_of(record)),
-           fmt::format("{} was deleted and its record compacted; `gc` frees it", formats::format_ref(record.identity)));
-      return {};
+                           record.committed_seq <= copy_sequence_ && known == records_.end();
+    const std::string ref = formats::format_ref(record.identity);
+    const auto manifest = load_manifest(cold_, record);
+    if (!manifest.ok() && manifest.code() != Code::kCorrupt) {
+      return manifest.status().annotate("reading", path_of(attempt_of(record)));
     }
+    if (deleted || compacted) {
+      const std::string gone = deleted ? "deleted" : "deleted, and its record compacted";
+      if (!manifest.ok()) {
+        skip(path_of(attempt_of(record)),
+             fmt::format("{} was {}; what came back of it is no whole revision, and stays as it is", ref, gone));
+        return false;
+      }
+      skip(path_of(attempt_of(record)),
+           fmt::format("{} was {} as the newest copy knows it, and is published here all the same, by another history "
+                       "of the catalog: it is READY; `steelyard delete {}` frees it",
+                       ref, gone, ref));
+    }
+    if (manifest.ok()) whole_.insert(record.identity);
+    end_operation(record);
     writers_.erase(record.identity);
     records_.insert_or_assign(record.identity, std::move(record));
-    return {};
+    return true;
   }
 
   /// What a dead writer may have put into later attempts must not meet a new one's.
@@ -244,17 +283,23 @@ class Rebuilding {
       if (record.ok()) candidates.push_back(record->identity);
       return record.code() == Code::kUnavailable ? record.status() : Status();
     };
-    if (const auto bytes = cold_.read_deleting(group); bytes.ok()) {
-      SY_RETURN_IF_ERROR(note(catalog::decode_deleting(*bytes)));
-    }
+    // What cannot be read now may be read by the next try; what is not there, or is damaged, by none.
+    const auto read = [](const Result<std::string>& bytes) -> Result<bool> {
+      if (bytes.ok()) return true;
+      if (bytes.code() == Code::kNotFound || bytes.code() == Code::kCorrupt) return false;
+      return bytes.status();
+    };
+    const auto marker = cold_.read_deleting(group);
+    SY_ASSIGN_OR_RETURN(const bool marked, read(marker));
+    if (marked) SY_RETURN_IF_ERROR(note(catalog::decode_deleting(*marker)));
     for (const std::uint32_t attempt : listing.attempts) {
-      if (const auto bytes = cold_.read_committed({group, attempt}); bytes.ok()) {
-        SY_RETURN_IF_ERROR(note(catalog::decode_committed(*bytes)));
-      }
-      if (const auto bytes = read_manifest_bytes(cold_, {group, attempt}); bytes.ok()) {
-        if (const auto manifest = formats::read_manifest(*bytes); manifest.ok())
-          candidates.push_back(manifest->identity);
-      }
+      const auto committed = cold_.read_committed({group, attempt});
+      SY_ASSIGN_OR_RETURN(const bool was_committed, read(committed));
+      if (was_committed) SY_RETURN_IF_ERROR(note(catalog::decode_committed(*committed)));
+      const auto bytes = read_manifest_bytes(cold_, {group, attempt});
+      SY_ASSIGN_OR_RETURN(const bool has_manifest, read(bytes));
+      if (!has_manifest) continue;
+      if (const auto manifest = formats::read_manifest(*bytes); manifest.ok()) candidates.push_back(manifest->identity);
     }
     for (Identity& identity : candidates) {
       if (attempt_of(identity, 1).group == group) return std::optional(std::move(identity));
@@ -326,6 +371,7 @@ class Rebuilding {
   std::map<Lineage, std::int64_t> marks_;
   std::vector<metadata::Access> accesses_;
   metadata::EpochState epoch_;
+  std::set<Identity> whole_;  ///< their manifests were read, and are right
 };
 
 }  // namespace

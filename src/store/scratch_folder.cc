@@ -62,7 +62,8 @@ std::optional<std::vector<std::string>> names_in(int folder) {
 bool is_mounted(int folder) {
   struct statx info {};
   if (statx(folder, "", AT_EMPTY_PATH, STATX_TYPE, &info) != 0) return true;
-  if ((info.stx_attributes_mask & STATX_ATTR_MOUNT_ROOT) != 0) return (info.stx_attributes & STATX_ATTR_MOUNT_ROOT) != 0;
+  if ((info.stx_attributes_mask & STATX_ATTR_MOUNT_ROOT) != 0)
+    return (info.stx_attributes & STATX_ATTR_MOUNT_ROOT) != 0;
   struct stat own {};
   struct stat parent {};
   return fstat(folder, &own) != 0 || fstatat(folder, "..", &parent, 0) != 0 || own.st_dev != parent.st_dev;

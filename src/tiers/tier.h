@@ -177,8 +177,8 @@ class Tier {
   /// Puts the marker in the place of whatever has its name, in one step. NOT_FOUND when the attempt is not there.
   virtual Status replace_committed(const AttemptName& attempt, std::string_view bytes) = 0;
   /// The `deleting` marker of a group: the record whose removal begins (the caller encodes it). One that is there stays
-  /// as it is. What counts is that it is there: where there is no room for the bytes it is another name of a `committed`
-  /// marker of the group, or empty.
+  /// as it is. What counts is that it is there: where there is no room for the bytes it is another name of a
+  /// `committed` marker of the group, or empty.
   virtual Status put_deleting(const std::string& group, std::string_view bytes) = 0;
   virtual Result<std::string> read_deleting(const std::string& group) = 0;
   /// Takes back the marker of a group whose removal was never begun. What is not there is OK.

@@ -118,6 +118,10 @@ Status Folder::write_failure(int error_number, std::string_view call, std::strin
     if (::fstatvfs(root_.get(), &filesystem) == 0) {
       const std::uint64_t free_bytes = std::uint64_t{filesystem.f_bavail} * filesystem.f_frsize;
       message.append("; ").append(std::to_string(free_bytes)).append(" bytes are free");
+      if (filesystem.f_files > 0 && filesystem.f_favail == 0) {
+        return {Code::kNoSpace, message + ", but no inode",
+                "remove files on that filesystem, which has no room for another, then run the same command again"};
+      }
     }
     return {Code::kNoSpace, std::move(message), "free space on that filesystem, then run the same command again"};
   }
@@ -139,9 +143,8 @@ Status Folder::check_writable() const {
 }
 
 Status Folder::check_names_removable(const std::string& relative) {
-  const int result = call_or_fault(runtime_, "tier.access", [&] {
-    return ::faccessat(root_.get(), relative.c_str(), W_OK | X_OK, AT_EACCESS);
-  });
+  const int result = call_or_fault(runtime_, "tier.access",
+                                   [&] { return ::faccessat(root_.get(), relative.c_str(), W_OK | X_OK, AT_EACCESS); });
   if (result == 0 || result == -ENOENT) return {};
   if (result != -EACCES && result != -EPERM && result != -EROFS) return read_failure(-result, "look at", relative);
   return {Code::kUnauthorized,

@@ -149,12 +149,14 @@ Status DirectoryTier::create_empty(const std::string& relative) {
   return closed < 0 ? folder_.write_failure(-closed, "close", relative, 0) : Status();
 }
 
-/// A name for what lies there already takes neither a block nor an inode, and tells as much. False where none is there,
-/// or the filesystem has no hard links.
+/// Renames a `committed` marker, which takes neither a block nor an inode, and tells as much; the revision is not to be
+/// recovered from now on anyway. False where none is there.
 Result<bool> DirectoryTier::name_committed(const std::string& group, const std::string& marker) {
   SY_ASSIGN_OR_RETURN(const GroupListing listing, list_group(group));
   for (auto attempt = listing.committed_attempts.rbegin(); attempt != listing.committed_attempts.rend(); ++attempt) {
-    const int result = folder_.link("tier.marker", attempt_path({group, *attempt}) + "/committed", marker);
+    const std::string committed = attempt_path({group, *attempt}) + "/committed";
+    int result = folder_.rename_no_replace(committed, marker);
+    if (result == -EINVAL || result == -ENOSYS) result = folder_.rename("tier.rename", committed, marker);
     if (result == 0 || result == -EEXIST) return true;
   }
   return false;
