@@ -197,13 +197,20 @@ std::vector<std::unique_ptr<Task>> spawn_workers(Runtime& runtime, std::string_v
   std::vector<std::unique_ptr<Task>> tasks;
   tasks.reserve(count);
   try {
-    while (tasks.size() < count) {
+    while (tasks.size() < count && runtime.point("runtime.spawn") == 0) {
       tasks.push_back(has_threads ? std::make_unique<ThreadTask>(name, body) : runtime.spawn(name, body));
     }
   } catch (const std::system_error&) {
     // Those that run, and the caller, do the work.
   }
   return tasks;
+}
+
+Result<std::unique_ptr<Task>> try_spawn(Runtime& runtime, std::string_view name, const std::function<void()>& body) {
+  auto tasks = spawn_workers(runtime, name, 1, body);
+  if (!tasks.empty()) return std::move(tasks.front());
+  return Status(Code::kUnavailable, "no thread could be started for " + std::string(name),
+                "raise the limit of threads (ulimit -u, or pids.max of the cgroup), then run the same command again");
 }
 
 Runtime& real_runtime() {

@@ -113,10 +113,30 @@ std::string Status::to_string() const {
   return text;
 }
 
+namespace {
+
+/// What is the same whatever the call was for.
+const char* hint_of_errno(int error_number) {
+  switch (error_number) {
+    case EMFILE:
+      return "raise the limit of open files of a process (ulimit -n), then run the same command again";
+    case ENFILE:
+      return "the whole system has no more open files to give; end what holds them, then run the same command again";
+    case EPERM:
+      return "the file, or its filesystem, allows it to nobody: look at its attributes (lsattr)";
+    case EROFS:
+      return "the filesystem is mounted read-only";
+    default:
+      return "";
+  }
+}
+
+}  // namespace
+
 Status errno_status(int error_number, std::string_view call, std::string_view path) {
   std::string message(call);
   message.append(" ").append(path).append(": ").append(std::generic_category().message(error_number));
-  return {code_of_errno(error_number), std::move(message)};
+  return {code_of_errno(error_number), std::move(message), hint_of_errno(error_number)};
 }
 
 }  // namespace steelyard

@@ -75,6 +75,7 @@ Result<metadata::RevisionRecord> decode_committed(std::string_view bytes) {
 std::string encode_deleting(const metadata::RevisionRecord& record) { return encode(kDeleting, record); }
 
 Result<metadata::RevisionRecord> decode_deleting(std::string_view bytes) {
+  if (auto committed = decode_committed(bytes); committed.ok()) return committed;
   SY_ASSIGN_OR_RETURN(metadata::RevisionRecord record, decode(kDeleting, bytes));
   if (record.availability != metadata::Availability::kDeleting) {
     return Status(Code::kCorrupt, "a deleting marker holds a record that is not DELETING");

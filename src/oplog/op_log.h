@@ -87,6 +87,11 @@ class OpLog {
 /// Sections, each with its SHA-256, at a sequence. decode: CORRUPT for malformed, UNAVAILABLE for a newer format.
 std::string encode_snapshot(const Snapshot& snapshot);
 Result<Snapshot> decode_snapshot(std::string_view bytes);
+/// The most that a head takes.
+inline constexpr std::size_t kSnapshotHeadBytesMax = 512 * 1024;
+/// Whether what begins with `first` (its head at least) and has so many bytes may be an encoded snapshot; as decode. So
+/// nothing is read whole, and no memory taken for it, that is none.
+Status check_snapshot_head(std::string_view first, std::uint64_t total_bytes);
 /// The sequence in the head of an encoded snapshot that is known to be whole; CORRUPT for what is none.
 Result<std::uint64_t> snapshot_sequence(std::string_view bytes);
 

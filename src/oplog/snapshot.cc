@@ -8,7 +8,10 @@
 // Integers are little-endian. The head is small and covered by its own digest, so a reader trusts lengths before it
 // allocates anything.
 #include <array>
+#include <utility>
+#include <vector>
 
+#include "base/checked.h"
 #include "hash/sha256.h"
 #include "oplog/op_log.h"
 
@@ -70,6 +73,48 @@ struct SectionHead {
   std::string_view sha256;
 };
 
+struct Head {
+  std::uint64_t sequence = 0;
+  std::vector<SectionHead> sections;
+};
+
+/// `bytes` is what `in` reads.
+Result<Head> read_head(Reader& in, std::string_view bytes) {
+  if (in.take(kMagic.size()) != kMagic) return malformed("it does not begin with the magic of a snapshot");
+  const auto format = in.number<std::uint32_t>();
+  const auto count = in.number<std::uint32_t>();
+  Head out;
+  out.sequence = in.number<std::uint64_t>();
+  if (in.is_short()) return malformed("cut off inside its head (" + std::to_string(bytes.size()) + " bytes)");
+  if (format > kFormat) {
+    return Status(Code::kUnavailable,
+                  "snapshot: format " + std::to_string(format) + " is newer than " + std::to_string(kFormat),
+                  "use the newer steelyard that wrote it");
+  }
+  if (format != kFormat) return malformed("format " + std::to_string(format));
+  if (count > kSectionsMax) return malformed(std::to_string(count) + " sections, at most 1024");
+  for (std::uint32_t i = 0; i < count; ++i) {
+    SectionHead head;
+    const auto name_bytes = in.number<std::uint32_t>();
+    if (name_bytes == 0 || name_bytes > kNameBytesMax) {
+      return malformed("a section name of " + std::to_string(name_bytes) + " bytes");
+    }
+    head.name = in.take(name_bytes);
+    head.bytes = in.number<std::uint64_t>();
+    head.sha256 = in.take(kDigestBytes);
+    if (in.is_short()) return malformed("cut off inside its head (" + std::to_string(bytes.size()) + " bytes)");
+    if (!out.sections.empty() && out.sections.back().name >= head.name) {
+      return malformed("sections out of order or double");
+    }
+    out.sections.push_back(std::move(head));
+  }
+  const std::string_view covered = bytes.substr(0, in.position());
+  const std::string_view digest = in.take(kDigestBytes);
+  if (in.is_short()) return malformed("cut off inside its head (" + std::to_string(bytes.size()) + " bytes)");
+  if (text_of(hash::sha256(as_bytes(covered))) != digest) return malformed("the SHA-256 of its head does not match");
+  return out;
+}
+
 }  // namespace
 
 std::string encode_snapshot(const Snapshot& snapshot) {
@@ -94,50 +139,35 @@ std::string encode_snapshot(const Snapshot& snapshot) {
 
 Result<Snapshot> decode_snapshot(std::string_view bytes) {
   Reader in(bytes);
-  if (in.take(kMagic.size()) != kMagic) return malformed("it does not begin with the magic of a snapshot");
-  const auto format = in.number<std::uint32_t>();
-  const auto count = in.number<std::uint32_t>();
+  SY_ASSIGN_OR_RETURN(const Head head, read_head(in, bytes));
   Snapshot snapshot;
-  snapshot.sequence = in.number<std::uint64_t>();
-  if (in.is_short()) return malformed("cut off inside its head (" + std::to_string(bytes.size()) + " bytes)");
-  if (format > kFormat) {
-    return Status(Code::kUnavailable,
-                  "snapshot: format " + std::to_string(format) + " is newer than " + std::to_string(kFormat),
-                  "use the newer steelyard that wrote it");
-  }
-  if (format != kFormat) return malformed("format " + std::to_string(format));
-  if (count > kSectionsMax) return malformed(std::to_string(count) + " sections, at most 1024");
-  std::vector<SectionHead> heads;
-  for (std::uint32_t i = 0; i < count; ++i) {
-    SectionHead head;
-    const auto name_bytes = in.number<std::uint32_t>();
-    if (name_bytes == 0 || name_bytes > kNameBytesMax) {
-      return malformed("a section name of " + std::to_string(name_bytes) + " bytes");
+  snapshot.sequence = head.sequence;
+  for (const SectionHead& section : head.sections) {
+    if (section.bytes > in.left()) {
+      return malformed("section " + section.name + " has " + std::to_string(in.left()) + " bytes left, wanted " +
+                       std::to_string(section.bytes));
     }
-    head.name = in.take(name_bytes);
-    head.bytes = in.number<std::uint64_t>();
-    head.sha256 = in.take(kDigestBytes);
-    if (in.is_short()) return malformed("cut off inside its head (" + std::to_string(bytes.size()) + " bytes)");
-    if (!heads.empty() && heads.back().name >= head.name) return malformed("sections out of order or double");
-    heads.push_back(std::move(head));
-  }
-  const std::string_view covered = bytes.substr(0, in.position());
-  const std::string_view digest = in.take(kDigestBytes);
-  if (in.is_short()) return malformed("cut off inside its head (" + std::to_string(bytes.size()) + " bytes)");
-  if (text_of(hash::sha256(as_bytes(covered))) != digest) return malformed("the SHA-256 of its head does not match");
-  for (const SectionHead& head : heads) {
-    if (head.bytes > in.left()) {
-      return malformed("section " + head.name + " has " + std::to_string(in.left()) + " bytes left, wanted " +
-                       std::to_string(head.bytes));
+    const std::string_view body = in.take(static_cast<std::size_t>(section.bytes));
+    if (text_of(hash::sha256(as_bytes(body))) != section.sha256) {
+      return malformed("the SHA-256 of section " + section.name + " does not match");
     }
-    const std::string_view body = in.take(static_cast<std::size_t>(head.bytes));
-    if (text_of(hash::sha256(as_bytes(body))) != head.sha256) {
-      return malformed("the SHA-256 of section " + head.name + " does not match");
-    }
-    snapshot.sections.emplace(head.name, body);
+    snapshot.sections.emplace(section.name, body);
   }
   if (in.left() != 0) return malformed(std::to_string(in.left()) + " bytes after its end");
   return snapshot;
+}
+
+Status check_snapshot_head(std::string_view first, std::uint64_t total_bytes) {
+  Reader in(first);
+  SY_ASSIGN_OR_RETURN(const Head head, read_head(in, first));
+  std::uint64_t end = in.position();
+  for (const SectionHead& section : head.sections) {
+    const auto sum = checked_add(end, section.bytes);
+    if (!sum) return malformed("section " + section.name + " claims " + std::to_string(section.bytes) + " bytes");
+    end = *sum;
+  }
+  if (end == total_bytes) return {};
+  return malformed(std::to_string(total_bytes) + " bytes, its head says " + std::to_string(end));
 }
 
 Result<std::uint64_t> snapshot_sequence(std::string_view bytes) {

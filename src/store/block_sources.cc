@@ -228,7 +228,8 @@ Status BlockSources::index_storage() {
 Result<std::vector<tiers::ObjectName>> BlockSources::sharing(const tiers::ObjectName& name) {
   if (!storages_) SY_RETURN_IF_ERROR(index_storage());
   const auto stat = context_.cold.stat(name);
-  if (stat.code() == Code::kNotFound) return std::vector<tiers::ObjectName>();
+  // Nothing, or nothing that could be shared, has the name.
+  if (stat.code() == Code::kNotFound || stat.code() == Code::kCorrupt) return std::vector<tiers::ObjectName>();
   SY_RETURN_IF_ERROR(stat.status());
   const auto found = storages_->find(stat->storage);
   if (found == storages_->end()) return std::vector<tiers::ObjectName>();

@@ -72,6 +72,8 @@ Result<RemovalResult> run_delete(Context& context, const DeleteRequest& request,
     if (watermark < identity.weight_generation) return found.status();
     return RemovalResult{identity, std::nullopt, true};
   }
+  // From DELETING there is no way back, so what keeps the bytes from going is found before.
+  SY_RETURN_IF_ERROR(context.cold.check_removable(attempt_of(*found).group));
   metadata::DeleteWeightRevision command;
   command.identity = found->identity;
   command.mode = request.wait_ms ? metadata::DeleteMode::kDrain : metadata::DeleteMode::kRefuse;
@@ -90,6 +92,9 @@ Result<RemovalResult> run_delete(Context& context, const DeleteRequest& request,
 
 Result<RemovalResult> run_abort(Context& context, const AbortRequest& request) {
   SY_ASSIGN_OR_RETURN(const RevisionRecord found, find_abortable(context.catalog, request.target));
+  const bool ours_to_remove =
+      found.availability == Availability::kImporting || found.availability == Availability::kDeleting;
+  if (ours_to_remove) SY_RETURN_IF_ERROR(check_not_published_elsewhere(context.cold, found));
   metadata::AbortWeightImport command;
   command.identity = found.identity;
   command.force = request.force;

@@ -17,6 +17,8 @@
 #include "hash/sha256.h"
 #include "oplog/open.h"
 #include "oplog/replay.h"
+#include "store/catalog_copy.h"
+#include "store/committed_marker.h"
 #include "store/context.h"
 #include "store/damage_record.h"
 #include "store/io_budget.h"
@@ -164,6 +166,8 @@ class Examination {
     Names waiting;  ///< DELETING under live leases
     Names unfinished;
     Names unmarked;
+    Names stray;      ///< a `deleting` marker beside a published one
+    Names elsewhere;  ///< IMPORTING, but published in the tier
     Names unrun;
     std::string first_degraded;
     std::string first_lacking;
@@ -175,6 +179,13 @@ class Examination {
     switch (record.availability) {
       case Availability::kImporting: {
         SY_ASSIGN_OR_RETURN(const auto row, catalog.get_writer_row(record.identity));
+        const auto listing = cold.list_group(attempt_of(record).group);
+        if (listing.ok() && !listing->committed_attempts.empty()) {
+          // A commit may have come between.
+          const auto now = catalog.get_weight_revision(record.identity);
+          if (now.ok() && now->metadata_generation == record.metadata_generation) seen.elsewhere.add(ref);
+          return {};
+        }
         if (!row || !row->live || runtime_.provably_gone(row->writer.process)) seen.unfinished.add(ref);
         return {};
       }
@@ -197,8 +208,11 @@ class Examination {
                            tiers::Tier& cold, RevisionsExamined& seen) {
     ++seen.live;
     const auto lacks = what_lacks(record, cold);
-    const bool unmarked = cold.read_committed(attempt_of(record)).code() == Code::kNotFound;
-    if (!lacks.ok() || !lacks->empty() || unmarked) {
+    const auto marker = look_at_committed_marker(cold, record);
+    const bool unmarked = marker.ok() && *marker != MarkerState::kFits;
+    const auto listing = cold.list_group(attempt_of(record).group);
+    const bool stray = listing.ok() && listing->deleting;
+    if (!lacks.ok() || !lacks->empty() || unmarked || stray) {
       // A delete may have begun since, or a repair ended.
       const auto now = catalog.get_weight_revision(record.identity);
       if (!now.ok() || now->metadata_generation != record.metadata_generation) return {};
@@ -214,7 +228,8 @@ class Examination {
       if (seen.lacking.count() == 0) seen.first_lacking = ref;
       seen.lacking.add(ref + " (" + *lacks + ")");
     }
-    if (unmarked) seen.unmarked.add(ref);
+    if (unmarked) seen.unmarked.add(*marker == MarkerState::kMissing ? ref : ref + " (damaged)");
+    if (stray) seen.stray.add(ref);
     if (!record.operation) return {};
     const auto found = catalog.query_operation(record.operation->operation_id);
     if (!found.ok() || found->operation.state != metadata::OperationState::kRunning) return {};
@@ -287,6 +302,17 @@ class Examination {
       warn("revisions", fmt::format("without the `committed` marker that `recover` needs: {}", seen.unmarked.text()),
            "`steelyard reconcile` writes it");
     }
+    if (seen.stray.count() > 0) {
+      warn("revisions",
+           fmt::format("with a `deleting` marker that is of no removal, and hides it from `recover`: {}",
+                       seen.stray.text()),
+           "`steelyard reconcile` removes it");
+    }
+    if (seen.elsewhere.count() > 0) {
+      warn("revisions", fmt::format("IMPORTING here, but published in the cold tier: {}", seen.elsewhere.text()),
+           "an older catalog was put back: put the newer one back, or make one that knows it with `steelyard recover "
+           "--force`");
+    }
   }
 
   Status look_at_groups(const std::vector<std::string>& groups, catalog::Catalog& catalog, tiers::Tier& cold) {
@@ -324,8 +350,7 @@ class Examination {
     const auto copies = cold.list_catalog_copies();
     if (!copies.ok()) return problem("catalog copies", copies.status());
     if (copies->empty()) return ok("catalog copies", "none yet; `recover` would go by the `committed` markers alone");
-    const auto bytes = cold.read_catalog_copy(copies->back());
-    const Status status = bytes.ok() ? oplog::decode_snapshot(*bytes).status() : bytes.status();
+    const Status status = read_snapshot_copy(cold, copies->back()).status();
     if (!status.ok()) {
       return warn("catalog copies", fmt::format("the newest, {}, cannot be used: {}", copies->back(), status.message()),
                   "the next snapshot replaces it; until then `recover` would take an older one");

@@ -20,6 +20,8 @@
 #include "metadata/memory_state.h"
 #include "metadata/rules.h"
 #include "oplog/op_log.h"
+#include "store/catalog_copy.h"
+#include "store/manifest_file.h"
 
 namespace steelyard::store {
 namespace {
@@ -36,7 +38,12 @@ class Collection {
     SY_ASSIGN_OR_RETURN(const std::vector<std::string> groups, context_.cold.list_groups());
     for (const std::string& group : groups) {
       SY_RETURN_IF_ERROR(check_cancel());
-      SY_RETURN_IF_ERROR(look_at(group));
+      // One that cannot be judged keeps what it has, and the rest goes.
+      if (Status status = look_at(group); status.code() == Code::kCorrupt) {
+        report_.kept.push_back(fmt::format("group {} cannot be judged ({})", group, status.message()));
+      } else if (!status.ok()) {
+        fail(std::move(status).annotate("looking at", "group " + group));
+      }
     }
     SY_POINT(context_.runtime, "gc.after_groups");
     SY_RETURN_IF_ERROR(free_content());
@@ -77,8 +84,9 @@ class Collection {
     verdict.deleting = listing.deleting;
     SY_ASSIGN_OR_RETURN(verdict.record, context_.catalog.find_by_group(group));
     const auto availability = verdict.record ? verdict.record->availability : Availability::kDeleted;
-    if (!verdict.record && !listing.deleting) {
-      SY_ASSIGN_OR_RETURN(verdict.kept, published_there(group, listing.committed_attempts));
+    if (availability == Availability::kDeleted && !listing.deleting) {
+      SY_ASSIGN_OR_RETURN(verdict.kept, verdict.record ? whole_there(group, listing.committed_attempts)
+                                                       : published_there(group, listing.committed_attempts));
       if (!verdict.kept.empty()) return verdict;
     }
     // What is committed beside an import is of another history, which the import refuses.
@@ -103,6 +111,24 @@ class Collection {
       const auto record = bytes.ok() ? catalog::decode_committed(*bytes) : bytes.status();
       return fmt::format("group {} is published as {} and no record of this catalog names it", group,
                          record.ok() ? formats::format_ref(record->identity) : "a revision that cannot be read");
+    }
+    return std::string();
+  }
+
+  /// Of a tombstone's group: a whole revision. A removal leaves neither marker nor manifest, so another history of the
+  /// catalog published it.
+  Result<std::string> whole_there(const std::string& group, const std::vector<std::uint32_t>& committed) {
+    for (const std::uint32_t attempt : committed) {
+      const auto bytes = context_.cold.read_committed({group, attempt});
+      if (bytes.code() == Code::kNotFound) continue;
+      SY_RETURN_IF_ERROR(bytes.status());
+      const auto record = catalog::decode_committed(*bytes);
+      if (!record.ok() || attempt_of(*record) != tiers::AttemptName{group, attempt}) continue;
+      const auto manifest = load_manifest(context_.cold, *record);
+      if (manifest.code() == Code::kCorrupt) continue;
+      SY_RETURN_IF_ERROR(manifest.status());
+      return fmt::format("group {} is published as {}, which this catalog knows as deleted", group,
+                         formats::format_ref(record->identity));
     }
     return std::string();
   }
@@ -152,6 +178,7 @@ class Collection {
         }
         break;
       case Availability::kDeleted:
+        if (!verdict.kept.empty()) break;
         markers_.insert(group);
         [[fallthrough]];
       case Availability::kDeleting:
@@ -213,8 +240,7 @@ class Collection {
 
   /// A state that a recovery might start from; absent for a copy that cannot be used, which a recovery passes over too.
   Result<std::optional<metadata::MemoryState>> read_copy(std::uint64_t sequence) {
-    const auto bytes = context_.cold.read_catalog_copy(sequence);
-    const auto snapshot = bytes.ok() ? oplog::decode_snapshot(*bytes) : bytes.status();
+    const auto snapshot = read_snapshot_copy(context_.cold, sequence);
     if (!snapshot.ok()) {
       if (snapshot.code() == Code::kUnavailable) return snapshot.status();
       return std::optional<metadata::MemoryState>();

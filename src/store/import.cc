@@ -21,6 +21,7 @@
 #include "store/overlap.h"
 #include "store/payload_pipeline.h"
 #include "store/progress_meter.h"
+#include "store/removal.h"
 #include "store/resolve.h"
 #include "store/same_content.h"
 #include "store/stop_signal.h"
@@ -113,6 +114,7 @@ class Import {
     }
     const std::int64_t deadline = context_.runtime.mono_ms() + request_.wait_ms;
     for (;;) {
+      SY_RETURN_IF_ERROR(check_next(command));
       auto answer = context_.catalog.begin_weight_import(command);
       if (answer.ok()) {
         record_ = std::move(answer->record).value();
@@ -141,6 +143,29 @@ class Import {
       if (cancel_.load()) return cancelled("waiting for the other writer");
       context_.runtime.sleep_ms(kWaitStepMs);
     }
+  }
+
+  /// Before there is a record, which would outlive the refusal: the identity that Begin would give, if it is new here,
+  /// must not be of another history.
+  Status check_next(const metadata::BeginWeightImport& command) {
+    SY_ASSIGN_OR_RETURN(const auto records, context_.catalog.list_lineage(command.lineage));
+    SY_ASSIGN_OR_RETURN(const std::int64_t watermark, context_.catalog.get_watermark(command.lineage));
+    std::int64_t generation = command.weight_generation.value_or(watermark);
+    if (!command.weight_generation) {
+      if (!records.empty()) {
+        const bool goes_on = records.back().availability == metadata::Availability::kImporting;
+        const std::int64_t newest = records.back().identity.weight_generation;
+        generation = goes_on ? newest - 1 : std::max(generation, newest);
+      }
+      if (generation == std::numeric_limits<std::int64_t>::max()) return {};  // Begin says it
+      ++generation;
+    }
+    if (generation <= watermark) return {};  // the same
+    const bool known = std::ranges::any_of(records, [&](const auto& record) {
+      return record.identity.weight_generation == generation &&
+             record.availability != metadata::Availability::kImporting;
+    });
+    return known ? Status() : check_history({command.lineage, generation});
   }
 
   /// The attempt's own number, or the lowest above all that lie in its group: nothing was put under the attempt yet, so
@@ -239,7 +264,7 @@ class Import {
 
   Status write_and_commit() {
     WriterKeeper keeper(context_.runtime, context_.catalog, token_, context_.options.writer_ttl_ms, stop_);
-    SY_RETURN_IF_ERROR(check_history());
+    SY_RETURN_IF_ERROR(check_history(record_.identity));
     if (Status status = write_all(); !status.ok()) return reason_of(std::move(status));
     // Members that are missing at the end: then nothing was published, perhaps because somebody aborted it.
     if (Status status = commit(); !status.ok()) {
@@ -271,23 +296,21 @@ class Import {
 
   /// A committed attempt of an identity that the catalog has as IMPORTING is of another history: an older catalog was
   /// put back, or two catalogs use one cold tier. Its bytes may be the only copy of a published revision.
-  Status check_history() {
-    SY_ASSIGN_OR_RETURN(const auto listing, context_.cold.list_group(attempt_.group));
+  Status check_history(const metadata::Identity& identity) {
+    const std::string group = attempt_of(identity, 1).group;
+    SY_ASSIGN_OR_RETURN(const auto listing, context_.cold.list_group(group));
     if (listing.deleting) {
       resumable_ = false;
       return {Code::kConflict,
               fmt::format("{} was deleted or aborted as the cold tier knows it (group {}), but not in this catalog: an "
                           "older catalog was put back, or another store uses the same cold tier",
-                          formats::format_ref(record_.identity), attempt_.group),
+                          formats::format_ref(identity), group),
               "--generation takes another number"};
     }
-    if (listing.committed_attempts.empty()) return {};
+    Status status = check_not_published_elsewhere(context_.cold, identity);
+    if (status.ok()) return status;
     resumable_ = false;
-    return {Code::kConflict,
-            fmt::format("{} is published in the cold tier (attempt {} of group {}), but not in this catalog: an older "
-                        "catalog was put back, or another store uses the same cold tier",
-                        formats::format_ref(record_.identity), listing.committed_attempts.front(), attempt_.group),
-            "put the newer catalog back, or give each store a cold tier of its own; --generation takes another number"};
+    return std::move(status).with_hint(status.hint() + "; --generation takes another number");
   }
 
   Status write_payload() {

@@ -4,6 +4,7 @@
 
 #include "base/limits.h"
 #include "base/log.h"
+#include "base/workers.h"
 #include "formats/ref.h"
 #include "store/committed_marker.h"
 
@@ -41,14 +42,16 @@ Result<std::unique_ptr<LeaseGuard>> LeaseGuard::acquire(Context& context, const 
     return std::move(granted).status();
   }
   guard->ended_ = context.runtime.make_event();
-  guard->task_ = context.runtime.spawn("lease-renewal", [raw = guard.get()] { raw->renew_until_ended(); });
+  SY_ASSIGN_OR_RETURN(guard->task_,
+                      try_spawn(context.runtime, "lease-renewal", [raw = guard.get()] { raw->renew_until_ended(); }));
   return guard;
 }
 
 LeaseGuard::~LeaseGuard() {
-  if (!task_) return;
-  ended_->set();
-  task_->join();
+  if (task_) {
+    ended_->set();
+    task_->join();
+  }
   if (lease_id_.empty()) return;
   context_.catalog.release_lease({.lease_id = lease_id_}).ignore("it ends by itself after its time to live");
 }

@@ -260,7 +260,7 @@ class PayloadPipeline::Worker {
   Status read_back(std::uint32_t index) {
     if (!pipeline_.mode_.verify_after_write) return {};
     SY_RETURN_IF_ERROR(join_read_back());
-    read_back_task_ = pipeline_.context_.runtime.spawn("read-back", [this, index] {
+    const auto read = [this, index] {
       VerifiedReader reader(pipeline_.context_.cold, pipeline_.attempt_, pipeline_.objects_,
                             {{index, 0, pipeline_.objects_[index].bytes}}, *read_back_buffers_);
       VerifiedReader::Piece piece;
@@ -287,15 +287,19 @@ class PayloadPipeline::Worker {
           return;
         }
       }
-    });
+    };
+    if (auto task = try_spawn(pipeline_.context_.runtime, "read-back", read); task.ok()) {
+      read_back_task_ = std::move(task).value();
+    } else {
+      read();
+    }
     return {};
   }
 
   Status join_read_back() {
-    if (!read_back_task_) return {};
-    read_back_task_->join();
+    if (read_back_task_) read_back_task_->join();
     read_back_task_.reset();
-    return std::move(read_back_status_);
+    return std::exchange(read_back_status_, Status());
   }
 
   PayloadPipeline& pipeline_;

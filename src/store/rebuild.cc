@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "base/limits.h"
@@ -17,6 +18,7 @@
 #include "metadata/rules.h"
 #include "oplog/log_row.h"
 #include "oplog/replay.h"
+#include "store/catalog_copy.h"
 #include "store/context.h"
 #include "store/manifest_file.h"
 
@@ -50,9 +52,9 @@ class Rebuilding {
 
   Result<RebuiltCatalog> run() {
     SY_RETURN_IF_ERROR(begin_with_copy());
-    SY_RETURN_IF_ERROR(check_published());
     SY_ASSIGN_OR_RETURN(const auto groups, cold_.list_groups());
     for (const std::string& group : groups) SY_RETURN_IF_ERROR(read_group(group));
+    SY_RETURN_IF_ERROR(check_published());
     drop_covered_imports();
     return finish();
   }
@@ -81,8 +83,7 @@ class Rebuilding {
   }
 
   Status read_copy(std::uint64_t sequence) {
-    SY_ASSIGN_OR_RETURN(const std::string bytes, cold_.read_catalog_copy(sequence));
-    SY_ASSIGN_OR_RETURN(oplog::Snapshot snapshot, oplog::decode_snapshot(bytes));
+    SY_ASSIGN_OR_RETURN(oplog::Snapshot snapshot, read_snapshot_copy(cold_, sequence));
     if (snapshot.sequence != sequence) {
       return {Code::kCorrupt, fmt::format("it is a snapshot of sequence {}, not of its name's", snapshot.sequence)};
     }
@@ -129,6 +130,7 @@ class Rebuilding {
   Status check_published() {
     for (auto& [identity, record] : records_) {
       if (record.availability != Availability::kReady && record.availability != Availability::kDegraded) continue;
+      if (whole_.contains(identity)) continue;
       const auto manifest = load_manifest(cold_, record);
       if (manifest.code() != Code::kCorrupt) continue;
       SY_RETURN_IF_ERROR(degrade(record));
@@ -163,7 +165,8 @@ class Rebuilding {
     const auto known = groups_.find(group);
     const auto record = known == groups_.end() ? records_.end() : records_.find(known->second);
     if (listing.deleting) return read_deleting(group, listing, record);
-    if (record != records_.end() && record->second.availability != Availability::kImporting) return {};
+    const bool tombstone = record != records_.end() && record->second.availability == Availability::kDeleted;
+    if (record != records_.end() && record->second.availability != Availability::kImporting && !tombstone) return {};
 
     std::optional<RevisionRecord> found;
     std::size_t refused = 0;
@@ -175,7 +178,9 @@ class Rebuilding {
             Status(Code::kCorrupt, fmt::format("attempt {} of the group is committed too", found->import_attempt));
       }
       if (committed.ok()) {
-        found = std::move(committed).value();
+        SY_ASSIGN_OR_RETURN(const bool taken, take(*committed));
+        if (taken) found = std::move(committed).value();
+        if (!taken) ++refused;
       } else if (committed.code() == Code::kUnavailable || committed.code() == Code::kUnauthorized) {
         return std::move(committed).status().annotate("reading", path_of(name));
       } else {
@@ -183,7 +188,7 @@ class Rebuilding {
         skip(path_of(name), committed.status().message());
       }
     }
-    if (found) return take(*std::move(found));
+    if (found || tombstone) return {};
     if (record != records_.end()) {
       raise_attempt(record->second, listing);
     } else if (refused == 0) {
@@ -192,7 +197,7 @@ class Rebuilding {
     return {};
   }
 
-  /// The record of a `committed` marker that agrees with where it lies and with the manifest beside it.
+  /// The record of a `committed` marker that agrees with where it lies.
   Result<RevisionRecord> read_committed(const tiers::AttemptName& attempt) {
     SY_ASSIGN_OR_RETURN(const std::string bytes, cold_.read_committed(attempt));
     SY_ASSIGN_OR_RETURN(RevisionRecord record, catalog::decode_committed(bytes));
@@ -201,24 +206,40 @@ class Rebuilding {
                                                 formats::format_ref(record.identity), record.import_attempt));
     }
     SY_RETURN_IF_ERROR(check_sequences(record));
-    SY_RETURN_IF_ERROR(load_manifest(cold_, record).status());
     return record;
   }
 
-  Status take(RevisionRecord record) {
+  /// Whether the marker gives a record. Where the newest copy, or a watermark, says that the revision is gone, only a
+  /// whole one is more than what a writer put late: a removal leaves no manifest, and its `deleting` marker until the
+  /// copies know of it. So what is whole was published by another history of the catalog, and is nobody's to free.
+  Result<bool> take(RevisionRecord record) {
+    const auto known = records_.find(record.identity);
     const auto mark = marks_.find(record.identity.lineage);
+    const bool deleted = known != records_.end() && known->second.availability == Availability::kDeleted;
     const bool compacted = mark != marks_.end() && mark->second >= record.identity.weight_generation &&
-                           record.committed_seq <= copy_sequence_ && !records_.contains(record.identity);
-    if (compacted) {
-      skip(path_of(attempt_of(record)),
-           fmt::format("{} was deleted and its record compacted; what came back is left as it is, and yours to remove",
-                       formats::format_ref(record.identity)));
-      return {};
+                           record.committed_seq <= copy_sequence_ && known == records_.end();
+    const std::string ref = formats::format_ref(record.identity);
+    const auto manifest = load_manifest(cold_, record);
+    if (!manifest.ok() && manifest.code() != Code::kCorrupt) {
+      return manifest.status().annotate("reading", path_of(attempt_of(record)));
     }
+    if (deleted || compacted) {
+      const std::string gone = deleted ? "deleted" : "deleted, and its record compacted";
+      if (!manifest.ok()) {
+        skip(path_of(attempt_of(record)),
+             fmt::format("{} was {}; what came back of it is no whole revision, and stays as it is", ref, gone));
+        return false;
+      }
+      skip(path_of(attempt_of(record)),
+           fmt::format("{} was {} as the newest copy knows it, and is published here all the same, by another history "
+                       "of the catalog: it is READY; `steelyard delete {}` frees it",
+                       ref, gone, ref));
+    }
+    if (manifest.ok()) whole_.insert(record.identity);
     end_operation(record);
     writers_.erase(record.identity);
     records_.insert_or_assign(record.identity, std::move(record));
-    return {};
+    return true;
   }
 
   /// What a dead writer may have put into later attempts must not meet a new one's.
@@ -350,6 +371,7 @@ class Rebuilding {
   std::map<Lineage, std::int64_t> marks_;
   std::vector<metadata::Access> accesses_;
   metadata::EpochState epoch_;
+  std::set<Identity> whole_;  ///< their manifests were read, and are right
 };
 
 }  // namespace

@@ -26,9 +26,8 @@ struct RebuiltCatalog {
 ///   * `deleting` marks a removal: the record goes (a tombstone and a DELETING one stay), and the generation counts
 ///   into
 ///     its lineage's watermark;
-///   * `committed` gives a record that the copy does not have, or has as IMPORTING, when group, attempt and manifest
-///   agree
-///     with it;
+///   * `committed` gives a record that the copy does not have, or has as IMPORTING, when group and attempt agree;
+///   * it also gives one that the copy has as a tombstone, or below a watermark, when the manifest agrees with it too;
 ///   * a published record whose manifest is damaged or gone becomes DEGRADED.
 /// Leases do not return, writers give their tokens back, operations end as cancelled. A copy or marker of a newer
 /// format is UNAVAILABLE: this program cannot know what it would lose. Everything else that cannot be used is in

@@ -117,6 +117,7 @@ class Reconciliation {
     command.identity = record.identity;
     command.expected_metadata_generation = record.metadata_generation;
     command.only_if_idle_ms = context_.options.abandon_after_ms;
+    SY_RETURN_IF_ERROR(check_not_published_elsewhere(context_.cold, record));
     const auto aborted = context_.catalog.abort_weight_import(command);
     // Its writer came back.
     if (aborted.code() == Code::kBusy) return {};
@@ -137,6 +138,7 @@ class Reconciliation {
   Status look_at_published(RevisionRecord record) {
     SY_RETURN_IF_ERROR(context_.catalog.reap_leases(record.identity).status());
     restore_marker(record);
+    SY_RETURN_IF_ERROR(remove_stray_marker(record));
     if (record.operation && record.operation->kind == metadata::OperationKind::kRepairing) {
       RepairRequest request;
       request.target = selector_of(record.identity);
@@ -162,13 +164,35 @@ class Reconciliation {
 
   /// It makes a recovery complete; without it nothing else is wrong.
   void restore_marker(const RevisionRecord& record) {
-    if (context_.cold.read_committed(attempt_of(record)).code() != Code::kNotFound) return;
-    if (const Status status = ensure_committed_marker(context_.cold, record); status.ok()) {
-      changed(record, "the committed marker was missing and is written");
+    const auto state = look_at_committed_marker(context_.cold, record);
+    if (state.ok() && *state == MarkerState::kFits) return;
+    const bool missing = state.ok() && *state == MarkerState::kMissing;
+    const Status status = state.ok() ? ensure_committed_marker(context_.cold, record) : state.status();
+    if (status.ok()) {
+      changed(record, fmt::format("the committed marker was {} and is written", missing ? "missing" : "damaged"));
     } else if (status.code() != Code::kNotFound) {
-      log_info("the committed marker of {} is missing and could not be written: {}",
-               formats::format_ref(record.identity), status.to_string());
+      log_info("the committed marker of {} is {} and could not be written: {}", formats::format_ref(record.identity),
+               missing ? "missing" : "damaged", status.to_string());
     }
+  }
+
+  /// A `deleting` marker is put after the record is DELETING, so beside a published one it is of no removal of this
+  /// catalog; a recovery would take the revision for deleted.
+  Status remove_stray_marker(const RevisionRecord& record) {
+    const std::string group = attempt_of(record).group;
+    SY_ASSIGN_OR_RETURN(const tiers::GroupListing listing, context_.cold.list_group(group));
+    if (!listing.deleting) return {};
+    SY_ASSIGN_OR_RETURN(RevisionRecord now, context_.catalog.get_weight_revision(record.identity));
+    if (now.availability != record.availability) return {};  // it was listed after a delete began
+    SY_RETURN_IF_ERROR(context_.cold.remove_deleting(group));
+    SY_POINT(context_.runtime, "reconcile.after_stray_marker");
+    SY_ASSIGN_OR_RETURN(now, context_.catalog.get_weight_revision(record.identity));
+    // A delete that began just now may have found the stray one and put none of its own.
+    if (now.availability == Availability::kDeleting) {
+      return context_.cold.put_deleting(group, catalog::encode_deleting(now));
+    }
+    changed(record, "a deleting marker beside it was of no removal and is removed");
+    return {};
   }
 
   /// The record as it is once what can be seen without reading everything is published.

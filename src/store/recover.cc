@@ -43,6 +43,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+/// An empty catalog and its WAL.
+constexpr std::uint64_t kCatalogBytesMin = 1024 * 1024;
 constexpr std::string_view kSuffixes[] = {"", "-wal", "-shm"};
 
 bool is_there(const std::string& path) {
@@ -65,7 +67,7 @@ class Recovery {
     SY_RETURN_IF_ERROR(open_tier());
     SY_ASSIGN_OR_RETURN(RebuiltCatalog rebuilt, rebuild_catalog(*cold_));
     if (!request_.dry_run) {
-      SY_RETURN_IF_ERROR(make_catalog(rebuilt.snapshot));
+      if (Status made = make_catalog(rebuilt.snapshot); !made.ok()) return give_up(std::move(made), rebuilt.snapshot);
       SY_RETURN_IF_ERROR(move_aside());
       SY_RETURN_IF_ERROR(publish());
       keep_copy(rebuilt.snapshot);
@@ -164,6 +166,23 @@ class Recovery {
     }
     SY_POINT(runtime_, "recover.after_restore");
     return {};
+  }
+
+  /// What was made is of no use, and nothing else was touched.
+  Status give_up(Status status, const oplog::Snapshot& snapshot) {
+    std::error_code error;
+    std::uint64_t wanted = kCatalogBytesMin;
+    for (const auto& [name, bytes] : snapshot.sections) wanted += 2 * bytes.size();
+    const fs::space_info space = fs::space(paths_.store, error);
+    const bool full = !error && space.available < wanted;
+    fs::remove_all(work_folder(), error);
+    // Of a catalog that nobody has seen nothing has to be known.
+    if (status.code() != Code::kUnknownOutcome && status.code() != Code::kNoSpace) return status;
+    if (!full) return {Code::kUnavailable, status.message(), "nothing was changed; check the disk, then run it again"};
+    return {Code::kNoSpace,
+            fmt::format("{}; the new catalog wants some {} in {}, and {} are free", status.message(),
+                        format_size(wanted), printable(paths_.store), format_size(space.available)),
+            "nothing was changed; free space on that filesystem, then run the same command again"};
   }
 
   /// Where a recovery was killed between the files of a catalog: the name to which it moved the database, so that what

@@ -77,14 +77,32 @@ Status remove_objects(Context& context, const std::string& group) {
 
 }  // namespace
 
+Status check_not_published_elsewhere(tiers::Tier& cold, const metadata::Identity& identity) {
+  const std::string group = attempt_of(identity, 1).group;
+  SY_ASSIGN_OR_RETURN(const tiers::GroupListing listing, cold.list_group(group));
+  if (listing.committed_attempts.empty()) return {};
+  return {Code::kConflict,
+          fmt::format("{} is published in the cold tier (attempt {} of group {}), but not in this catalog: an older "
+                      "catalog was put back, or another store uses the same cold tier",
+                      formats::format_ref(identity), listing.committed_attempts.front(), group),
+          "put the newer catalog back, or make one that knows it with `steelyard recover --force`; give each store a "
+          "cold tier of its own"};
+}
+
+Status check_not_published_elsewhere(tiers::Tier& cold, const metadata::RevisionRecord& record) {
+  if (record.committed_seq != 0) return {};
+  return check_not_published_elsewhere(cold, record.identity);
+}
+
 namespace {
 
 Result<std::optional<metadata::RevisionRecord>> remove_and_finish(Context& context,
                                                                   const metadata::RevisionRecord& record) {
-  SY_RETURN_IF_ERROR(check_no_lease(context, record));
+  SY_RETURN_IF_ERROR(check_not_published_elsewhere(context.cold, record));
   const std::string group = attempt_of(record).group;
   SY_RETURN_IF_ERROR(context.cold.put_deleting(group, catalog::encode_deleting(record)));
   SY_POINT(context.runtime, "delete.after_marker");
+  SY_RETURN_IF_ERROR(check_no_lease(context, record));
   SY_RETURN_IF_ERROR(remove_objects(context, group).annotate("removing", formats::format_ref(record.identity)));
   SY_POINT(context.runtime, "delete.after_objects");
   // On a full disk the marker is empty until the objects have made room for it.

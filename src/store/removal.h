@@ -1,8 +1,9 @@
 // Removal: takes the bytes of a DELETING revision away and makes a tombstone of its record. Delete, abort and
 // reconciliation end with it.
 //
-//   1. No lease lives: expired ones are ended in the log, so that no later clock finds them alive.
-//   2. The `deleting` marker lies in the group's folder, durable: from here on nobody recovers the group.
+//   1. The `deleting` marker lies in the group's folder, durable: from here on nobody recovers the group, as no edge
+//      leads back from DELETING.
+//   2. No lease lives: expired ones are ended in the log, so that no later clock finds them alive.
 //   3. Every attempt goes: its `committed` marker, the payloads, the manifest.
 //   4. A listing shows that nothing is left. A marker for whose bytes there was no room gets them.
 //   5. The record becomes DELETED.
@@ -14,6 +15,12 @@
 #include "store/context.h"
 
 namespace steelyard::store {
+
+/// CONFLICT when the cold tier holds a committed attempt of a revision that this catalog never published: its bytes may
+/// be the only copy of what another history of the catalog published. OK for a published record.
+Status check_not_published_elsewhere(tiers::Tier& cold, const metadata::RevisionRecord& record);
+/// The same for one that may not have a record yet; names what there is to do, too.
+Status check_not_published_elsewhere(tiers::Tier& cold, const metadata::Identity& identity);
 
 /// The tombstone; absent when it was compacted since. BUSY while a lease lives, naming holders and the nearest expiry;
 /// nothing is removed then. `record` is DELETING; one that became DELETED meanwhile is success.

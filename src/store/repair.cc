@@ -21,6 +21,7 @@
 #include "store/progress_meter.h"
 #include "store/resolve.h"
 #include "store/runner_keeper.h"
+#include "store/writer_keeper.h"
 
 namespace steelyard::store {
 namespace {
@@ -110,7 +111,7 @@ class ObjectRepair {
       progress_.add_bytes(bytes_of(block));
     }
     const auto stat = context_.cold.stat(name_);
-    if (!stat.ok() && stat.code() != Code::kNotFound) return stat.status();
+    if (!stat.ok() && stat.code() != Code::kNotFound && stat.code() != Code::kCorrupt) return stat.status();
     whole_ = stat.ok() && stat->bytes == entry_.bytes && std::ranges::count(bad_, true) == 0 &&
              sha.finish() == entry_.sha256;
     if (stat.ok()) storage_ = stat->storage;
@@ -402,7 +403,7 @@ class Repair {
         for (const tiers::ObjectName& name : names) others_[name.in].push_back(name.index);
       }
       progress.add_file();
-      keeper.add(1, manifest_.objects[object].bytes);
+      if (!*unrestored) keeper.add(1, manifest_.objects[object].bytes);
       SY_POINT(context_.runtime, "repair.after_object");
     }
     return {};
@@ -440,6 +441,22 @@ class Repair {
     if (found.ok() && found->operation.state == OperationState::kCancelled) {
       return Status(Code::kConflict, fmt::format("operation {} was {}", token_.operation_id, found->operation.message),
                     fmt::format("what was restored is; `{}` starts another", same_command()));
+    }
+    // Whoever took it over, or deleted the revision, takes away what this one works on before a renewal tells it.
+    if (status.code() == Code::kUnavailable && !is_cancelled(status)) {
+      const auto now = context_.catalog.get_weight_revision(record_.identity);
+      const bool deleted = now.ok() ? now->availability != metadata::Availability::kReady &&
+                                          now->availability != metadata::Availability::kDegraded
+                                    : now.code() == Code::kNotFound;
+      if (deleted) {
+        return Status(Code::kNotReady, fmt::format("{} was deleted while it was repaired", ref()),
+                      "there is nothing to repair any more");
+      }
+      metadata::ReportOperation sign;
+      sign.identity = record_.identity;
+      sign.token = token_;
+      const Status renewed = context_.catalog.report_operation(sign).status();
+      if (is_lost(renewed)) status = renewed;
     }
     const std::string next = fmt::format("the operation goes on with `{}`", same_command());
     const std::string hint = status.hint().empty() || is_cancelled(status) ? next : status.hint() + "; " + next;

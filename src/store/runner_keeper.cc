@@ -1,7 +1,9 @@
 #include "store/runner_keeper.h"
 
 #include <algorithm>
+#include <utility>
 
+#include "base/workers.h"
 #include "store/lease_guard.h"
 #include "store/writer_keeper.h"
 
@@ -30,12 +32,17 @@ RunnerKeeper::RunnerKeeper(Runtime& runtime, catalog::Catalog& catalog, metadata
       ttl_ms_(ttl_ms),
       stop_(stop),
       ended_(runtime.make_event()) {
-  task_ = runtime_.spawn("runner-renewal", [this] { renew_until_ended(); });
+  auto task = try_spawn(runtime_, "runner-renewal", [this] { renew_until_ended(); });
+  if (task.ok()) {
+    task_ = std::move(task).value();
+  } else {
+    stop_.fail(task.status());
+  }
 }
 
 RunnerKeeper::~RunnerKeeper() {
   ended_->set();
-  task_->join();
+  if (task_) task_->join();
   if (!give_back_) return;
   metadata::ReportOperation last = report();
   last.message = message_;

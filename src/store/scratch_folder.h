@@ -10,8 +10,10 @@
 
 namespace steelyard::store {
 
-/// `<parent>/<prefix><16 hex>`, removed with all it holds by the destructor. A lock on it tells a live one from what a
-/// killed process left, which make() removes; where locks do nothing, its age does. Thread-compatible.
+/// `<parent>/<prefix><16 hex>/steelyard-trial`, removed with all it holds by the destructor, and the folder around it
+/// too. A lock on that tells a live one from what a killed process left, which make() removes; where locks do nothing,
+/// its age does. A folder that holds anything else is not one, whatever its name, and what is mounted is never entered.
+/// Thread-compatible.
 class ScratchFolder {
  public:
   ScratchFolder(Runtime& runtime, std::string parent, std::string_view prefix);
@@ -20,15 +22,18 @@ class ScratchFolder {
   ~ScratchFolder();
 
   Status make();
-  const std::string& path() const { return path_; }
+  const std::string& path() const { return path_; }  ///< where to try things
 
  private:
+  void remove(const std::string& name) const;
   bool locks_work() const;
   void remove_leftovers() const;
 
   Runtime& runtime_;
   const std::string parent_;
   const std::string prefix_;
+  const std::string name_;
+  const std::string folder_;
   const std::string path_;
   UniqueFd lock_;
 };

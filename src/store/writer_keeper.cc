@@ -1,5 +1,9 @@
 #include "store/writer_keeper.h"
 
+#include <utility>
+
+#include "base/workers.h"
+
 namespace steelyard::store {
 
 bool is_lost(const Status& renewed) {
@@ -11,12 +15,17 @@ bool is_lost(const Status& renewed) {
 WriterKeeper::WriterKeeper(Runtime& runtime, catalog::Catalog& catalog, metadata::RenewWeightImport token,
                            std::int64_t ttl_ms, StopSignal& stop)
     : runtime_(runtime), catalog_(catalog), token_(std::move(token)), stop_(stop), ended_(runtime.make_event()) {
-  task_ = runtime_.spawn("writer-renewal", [this, every_ms = ttl_ms / 4] { renew_until_ended(every_ms); });
+  auto task = try_spawn(runtime_, "writer-renewal", [this, every_ms = ttl_ms / 4] { renew_until_ended(every_ms); });
+  if (task.ok()) {
+    task_ = std::move(task).value();
+  } else {
+    stop_.fail(task.status());
+  }
 }
 
 WriterKeeper::~WriterKeeper() {
   ended_->set();
-  task_->join();
+  if (task_) task_->join();
   if (!give_back_) return;
   catalog_
       .release_weight_import(

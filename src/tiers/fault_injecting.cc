@@ -218,6 +218,17 @@ class FaultInjectingTier final : public Tier {
     SY_RETURN_IF_ERROR(faults_.before("read_committed", false));
     return inner_->read_committed(attempt);
   }
+  Status replace_committed(const AttemptName& attempt, std::string_view bytes) override {
+    return changing<Status>("replace_committed", [&] { return inner_->replace_committed(attempt, bytes); });
+  }
+  Status remove_deleting(const std::string& group) override {
+    return changing<Status>(
+        "remove_deleting", [&] { return inner_->remove_deleting(group); }, false);
+  }
+  Status check_removable(const std::string& group) override {
+    SY_RETURN_IF_ERROR(faults_.before("check_removable", false));
+    return inner_->check_removable(group);
+  }
   Status put_deleting(const std::string& group, std::string_view bytes) override {
     return changing<Status>("put_deleting", [&] { return inner_->put_deleting(group, bytes); });
   }
@@ -231,6 +242,10 @@ class FaultInjectingTier final : public Tier {
   Result<std::vector<std::uint64_t>> list_catalog_copies() override {
     SY_RETURN_IF_ERROR(faults_.before("list_catalog_copies", false));
     return inner_->list_catalog_copies();
+  }
+  Result<CatalogCopyHead> read_catalog_copy_head(std::uint64_t sequence, std::size_t bytes_max) override {
+    SY_RETURN_IF_ERROR(faults_.before("read_catalog_copy", false));
+    return inner_->read_catalog_copy_head(sequence, bytes_max);
   }
   Result<std::string> read_catalog_copy(std::uint64_t sequence) override {
     SY_RETURN_IF_ERROR(faults_.before("read_catalog_copy", false));

@@ -131,6 +131,12 @@ struct ContentEntry {
   std::uint64_t storage = 0;       ///< as ObjectStat::storage
 };
 
+/// How a copy of a catalog begins.
+struct CatalogCopyHead {
+  std::string bytes;
+  std::uint64_t total_bytes = 0;
+};
+
 class Tier {
  public:
   virtual ~Tier() = default;
@@ -190,14 +196,23 @@ class Tier {
   /// equal bytes are OK.
   virtual Status put_committed(const AttemptName& attempt, std::string_view bytes) = 0;
   virtual Result<std::string> read_committed(const AttemptName& attempt) = 0;
+  /// Puts the marker in the place of whatever has its name, in one step. NOT_FOUND when the attempt is not there.
+  virtual Status replace_committed(const AttemptName& attempt, std::string_view bytes) = 0;
   /// The `deleting` marker of a group: the record whose removal begins (the caller encodes it). One that is there stays
-  /// as it is, unless it is empty. What counts is that it is there: where there is no room for the bytes it is empty.
+  /// as it is, unless it is empty. What counts is that it is there: where there is no room for the bytes it is another
+  /// name of a `committed` marker of the group, or empty.
   virtual Status put_deleting(const std::string& group, std::string_view bytes) = 0;
   virtual Result<std::string> read_deleting(const std::string& group) = 0;
+  /// Takes back the marker of a group whose removal was never begun. What is not there is OK.
+  virtual Status remove_deleting(const std::string& group) = 0;
+  /// UNAUTHORIZED, naming the folder, when this process may not remove what lies in the group. A look, no promise.
+  virtual Status check_removable(const std::string& group) = 0;
 
   virtual Status put_catalog_copy(std::uint64_t sequence, std::string_view bytes) = 0;
   virtual Result<std::vector<std::uint64_t>> list_catalog_copies() = 0;  ///< ascending
   virtual Result<std::string> read_catalog_copy(std::uint64_t sequence) = 0;
+  /// Its first bytes, at most `bytes_max`, to judge it by before it is read whole.
+  virtual Result<CatalogCopyHead> read_catalog_copy_head(std::uint64_t sequence, std::size_t bytes_max) = 0;
   virtual Status remove_catalog_copy(std::uint64_t sequence) = 0;
   /// Removes temporary files of `deleting` markers and copies that were written last before that wall time and belong
   /// to no live call of this process, going on past failures. A live call of another process writes again.

@@ -122,13 +122,15 @@ def test_a_marker_of_another_group_is_refused(steelyard, two):
     assert len(document["recovered"]) == 1 and "is that of" in document["skipped"][0]["reason"]
 
 
-def test_a_damaged_manifest_is_not_recovered(steelyard, two):
+def test_a_damaged_manifest_makes_its_revision_degraded(steelyard, two):
     lose_catalog(steelyard.store)
     manifest = sorted(steelyard.store.glob("cold/groups/*/*/1/manifest"))[0]
     manifest.chmod(0o644)
     manifest.write_bytes(manifest.read_bytes().replace(b'"schema_version":1', b'"schema_version":2'))
     document = steelyard.json("recover")
-    assert len(document["recovered"]) == 1 and "manifest" in document["skipped"][0]["reason"]
+    assert document["recovered"] == two and len(document["skipped"]) == 1
+    assert "is DEGRADED" in document["skipped"][0]["reason"] and "manifest" in document["skipped"][0]["reason"]
+    assert sorted(row["availability"] for row in steelyard.json("list")["revisions"]) == ["DEGRADED", "READY"]
 
 
 def test_a_snapshot_copy_brings_back_what_no_marker_has(steelyard, checkpoint, tmp_path):

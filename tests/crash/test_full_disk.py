@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import shutil
 import signal
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -110,3 +112,36 @@ def test_room_can_be_made(full, source, tmp_path):
     runner("repair", "m", "--source", source)
     harness.assert_whole(runner, source, tmp_path, "m")
     checker.assert_back_to_nothing(runner)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_delete_needs_no_inode(steelyard, source, tmp_path, lost):
+    disk = tmp_path / "inodes"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=60m,nr_inodes=400", "none", disk], capture_output=True).returncode != 0:
+        pytest.skip("this machine does not let us mount")
+    try:
+        runner = steelyard.at(disk / "store")
+        runner(*harness.import_args(source, "m"))
+        runner(*harness.import_args(harness.small_checkpoint(tmp_path / "other", seed="other"), "other"))
+        runner("lease", "acquire", "other", "--holder", "h", "--ttl", "1s", env={"STEELYARD_LOG_SNAPSHOT_EVERY": "1"})
+        for number in itertools.count():
+            try:
+                (disk / f"filler{number}").touch()
+            except OSError:
+                break
+        if lost:
+            runner("delete", "m", "--yes", code=-signal.SIGKILL, env={"STEELYARD_FAULT": "kill@delete.after_marker"})
+            for path in disk.glob("filler*"):
+                path.unlink()
+            for path in runner.store.glob("catalog.*"):
+                path.unlink()
+            document = runner.json("recover")
+            assert document["recovered"] == ["other@main#1"]
+            assert any("m@main#1 is being deleted" in skipped["reason"] for skipped in document["skipped"])
+        else:
+            runner("delete", "m", "--yes")
+            assert [row["ref"] for row in runner.json("list")["revisions"]] == ["other@main#1"]
+    finally:
+        subprocess.run(["umount", "-l", disk], check=True)

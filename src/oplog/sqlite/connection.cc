@@ -217,6 +217,8 @@ Status Connection::error(int code, std::string_view doing) const {
   switch (primary) {
     case SQLITE_CORRUPT:
     case SQLITE_NOTADB:
+    // The one writer there is gives every row a number of its own: a page was lost.
+    case SQLITE_CONSTRAINT:
       return Status(Code::kCorrupt, std::move(message),
                     "restore the catalog from its newest snapshot copy (steelyard recover), or from a backup");
     case SQLITE_FULL:

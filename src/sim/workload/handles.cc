@@ -123,6 +123,15 @@ class ProcessTier final : public tiers::Tier {
     if (!process_.alive()) return dead();
     return inner_->read_committed(attempt);
   }
+  Status replace_committed(const tiers::AttemptName& attempt, std::string_view bytes) override {
+    return process_.alive() ? inner_->replace_committed(attempt, bytes) : dead();
+  }
+  Status remove_deleting(const std::string& group) override {
+    return process_.alive() ? inner_->remove_deleting(group) : dead();
+  }
+  Status check_removable(const std::string& group) override {
+    return process_.alive() ? inner_->check_removable(group) : dead();
+  }
   Status put_deleting(const std::string& group, std::string_view bytes) override {
     return process_.alive() ? inner_->put_deleting(group, bytes) : dead();
   }
@@ -137,6 +146,10 @@ class ProcessTier final : public tiers::Tier {
   Result<std::vector<std::uint64_t>> list_catalog_copies() override {
     if (!process_.alive()) return dead();
     return inner_->list_catalog_copies();
+  }
+  Result<tiers::CatalogCopyHead> read_catalog_copy_head(std::uint64_t sequence, std::size_t bytes_max) override {
+    if (!process_.alive()) return dead();
+    return inner_->read_catalog_copy_head(sequence, bytes_max);
   }
   Result<std::string> read_catalog_copy(std::uint64_t sequence) override {
     if (!process_.alive()) return dead();

@@ -63,11 +63,15 @@ class DirectoryTier final : public Tier {
   // markers.cc
   Status put_committed(const AttemptName& attempt, std::string_view bytes) override;
   Result<std::string> read_committed(const AttemptName& attempt) override;
+  Status replace_committed(const AttemptName& attempt, std::string_view bytes) override;
   Status put_deleting(const std::string& group, std::string_view bytes) override;
   Result<std::string> read_deleting(const std::string& group) override;
+  Status remove_deleting(const std::string& group) override;
+  Status check_removable(const std::string& group) override;
   Status put_catalog_copy(std::uint64_t sequence, std::string_view bytes) override;
   Result<std::vector<std::uint64_t>> list_catalog_copies() override;
   Result<std::string> read_catalog_copy(std::uint64_t sequence) override;
+  Result<CatalogCopyHead> read_catalog_copy_head(std::uint64_t sequence, std::size_t bytes_max) override;
   Status remove_catalog_copy(std::uint64_t sequence) override;
   Status remove_catalog_temporaries(std::int64_t changed_before_ms) override;
 
@@ -115,7 +119,10 @@ class DirectoryTier final : public Tier {
                           const std::function<int(const std::string&)>& rename);
   Status name_deleting(const std::string& marker, std::string_view bytes, bool replace);
   Status create_empty(const std::string& relative);
+  Result<bool> name_committed(const std::string& group, const std::string& marker);
   Status write_synced(FileWriter& writer, std::string_view bytes);
+  Result<std::uint64_t> size_of_file(const std::string& relative, const std::string& what, std::uint64_t bytes_max);
+  Result<std::string> read_first(const std::string& relative, std::string what, std::uint64_t bytes);
   Result<std::string> read_small_file(const std::string& relative, std::string what, std::uint64_t bytes_max);
   Status remove_file(const std::string& relative);
   Status remove_empty_folder(const std::string& relative);

@@ -23,13 +23,16 @@ constexpr std::size_t kBlocksUnderWayMax = 8;
 
 Result<std::unique_ptr<FileReader>> FileReader::open(Folder& folder, const std::string& relative, std::string what) {
   bool direct = folder.direct();
-  int opened = folder.open("tier.open_read", relative, direct ? O_RDONLY | O_DIRECT : O_RDONLY);
+  int opened = folder.open_regular("tier.open_read", relative, direct ? O_RDONLY | O_DIRECT : O_RDONLY);
   if (opened == -EINVAL && direct) {
     folder.give_up_direct(EINVAL);
     direct = false;
-    opened = folder.open("tier.open_read", relative, O_RDONLY);
+    opened = folder.open_regular("tier.open_read", relative, O_RDONLY);
   }
   if (opened == -ENOENT) return Status(Code::kNotFound, what + " is not in the tier (" + folder.full(relative) + ")");
+  if (opened == -ENXIO || opened == -ELOOP) {
+    return Status(Code::kCorrupt, folder.full(relative) + " is not a regular file");
+  }
   if (opened < 0) return folder.read_failure(-opened, "open", relative);
   UniqueFd fd(opened);
   return std::unique_ptr<FileReader>(new FileReader(folder, relative, std::move(what), std::move(fd), direct));

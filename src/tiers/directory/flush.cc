@@ -7,6 +7,7 @@
 //      that a crash takes costs one write.
 #include <errno.h>
 #include <fcntl.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -29,8 +30,8 @@ Status DirectoryTier::sync_all(const std::vector<SyncTarget>& targets) {
     const std::size_t count = std::min(kSyncsUnderWayMax, targets.size() - begin);
     for (std::size_t i = 0; i < count && first.ok(); ++i) {
       const SyncTarget& target = targets[begin + i];
-      const int opened =
-          folder_.open("tier.open_flush", target.relative, target.is_folder ? O_RDONLY | O_DIRECTORY : O_RDONLY);
+      const int opened = target.is_folder ? folder_.open("tier.open_flush", target.relative, O_RDONLY | O_DIRECTORY)
+                                          : folder_.open_regular("tier.open_flush", target.relative, O_RDONLY);
       if (opened < 0) {
         first = folder_.write_failure(-opened, "open", target.relative, 0);
         break;
@@ -45,8 +46,14 @@ Status DirectoryTier::sync_all(const std::vector<SyncTarget>& targets) {
     io->start();
     while (io->under_way() > 0) {
       const IoDone done = io->wait();
-      const SyncTarget& target = targets[static_cast<std::size_t>(done.tag)];
-      if (done.result == -EINVAL && done.started && target.is_folder) {
+      const auto tag = static_cast<std::size_t>(done.tag);
+      const SyncTarget& target = targets[tag];
+      // The kernel had no thread for it; this one waits itself.
+      if (done.again()) {
+        if (::fsync(fds[tag - begin].get()) != 0 && first.ok()) {
+          first = folder_.write_failure(errno, "fsync", target.relative, 0);
+        }
+      } else if (done.result == -EINVAL && done.started && target.is_folder) {
         folder_.note_fact("the filesystem has no fsync for folders");
       } else if (done.result < 0 && first.ok()) {
         first = folder_.write_failure(static_cast<int>(-done.result), "fsync", target.relative, 0);

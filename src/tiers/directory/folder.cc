@@ -56,6 +56,18 @@ int Folder::open(const char* point, const std::string& relative, int flags, mode
                        [&] { return ::openat(root_.get(), relative.c_str(), flags | O_CLOEXEC | O_NOFOLLOW, mode); });
 }
 
+int Folder::open_regular(const char* point, const std::string& relative, int flags) {
+  const int opened = open(point, relative, flags | O_NONBLOCK | O_NOCTTY);
+  if (opened < 0) return opened;
+  UniqueFd fd(opened);
+  struct stat there {};
+  if (::fstat(fd.get(), &there) != 0) return -errno;
+  if (!S_ISREG(there.st_mode)) return -ENXIO;
+  // Some kernels answer an asynchronous read of such a file with EAGAIN.
+  if (::fcntl(fd.get(), F_SETFL, flags & O_DIRECT) != 0) return -errno;
+  return fd.release();
+}
+
 int Folder::stat(const std::string& relative, struct stat* out) {
   return call_or_fault(runtime_, "tier.stat",
                        [&] { return ::fstatat(root_.get(), relative.c_str(), out, AT_SYMLINK_NOFOLLOW); });
@@ -123,6 +135,10 @@ Status Folder::write_failure(int error_number, std::string_view call, std::strin
     if (::fstatvfs(root_.get(), &filesystem) == 0) {
       const std::uint64_t free_bytes = std::uint64_t{filesystem.f_bavail} * filesystem.f_frsize;
       message.append("; ").append(std::to_string(free_bytes)).append(" bytes are free");
+      if (filesystem.f_files > 0 && filesystem.f_favail == 0) {
+        return {Code::kNoSpace, message + ", but no inode",
+                "remove files on that filesystem, which has no room for another, then run the same command again"};
+      }
     }
     return {Code::kNoSpace, std::move(message), "free space on that filesystem, then run the same command again"};
   }
@@ -143,11 +159,22 @@ Status Folder::check_writable() const {
   return {Code::kUnauthorized, path_ + " is open for reading only"};
 }
 
-Result<std::vector<std::string>> Folder::names_in(const std::string& relative) {
-  return names_in(root_.get(), relative, relative);
+Status Folder::check_names_removable(const std::string& relative) {
+  const int result = call_or_fault(runtime_, "tier.access",
+                                   [&] { return ::faccessat(root_.get(), relative.c_str(), W_OK | X_OK, AT_EACCESS); });
+  if (result == 0 || result == -ENOENT) return {};
+  if (result != -EACCES && result != -EPERM && result != -EROFS) return read_failure(-result, "look at", relative);
+  return {Code::kUnauthorized,
+          full(relative) + " may not be changed by this user: " + std::generic_category().message(-result),
+          "use the account that owns the cold tier, or give this one write permission there"};
 }
 
-Result<std::vector<std::string>> Folder::names_in(int folder, const std::string& name, const std::string& shown) {
+Result<std::vector<std::string>> Folder::names_in(const std::string& relative, Names which) {
+  return names_in(root_.get(), relative, relative, which);
+}
+
+Result<std::vector<std::string>> Folder::names_in(int folder, const std::string& name, const std::string& shown,
+                                                  Names which) {
   const int opened = gone_is_absent(call_or_fault(runtime_, "tier.list", [&] {
     return ::openat(folder, name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
   }));
@@ -165,7 +192,9 @@ Result<std::vector<std::string>> Folder::names_in(int folder, const std::string&
     const dirent* entry = ::readdir(stream);
     if (entry == nullptr) break;
     const std::string_view found = entry->d_name;
-    if (found != "." && found != "..") names.emplace_back(found);
+    if (found == "." || found == "..") continue;
+    if (which == Names::kMayBeFolders && entry->d_type != DT_DIR && entry->d_type != DT_UNKNOWN) continue;
+    names.emplace_back(found);
   }
   const int error = errno;
   ::closedir(stream);

@@ -34,6 +34,9 @@ class Folder {
   std::string full(std::string_view relative) const;
 
   int open(const char* point, const std::string& relative, int flags, mode_t mode = 0);
+  /// For reading a file that others may have put there: what is no regular file (a fifo, a device) is not waited for,
+  /// and is -ENXIO; a link is -ELOOP.
+  int open_regular(const char* point, const std::string& relative, int flags);
   int stat(const std::string& relative, struct stat* out);  ///< does not follow links
   int link(const char* point, const std::string& from, const std::string& to);
   int rename(const char* point, const std::string& from, const std::string& to);
@@ -54,11 +57,15 @@ class Folder {
   Status read_failure(int error_number, std::string_view call, std::string_view relative);
   /// UNAUTHORIZED in read-only mode.
   Status check_writable() const;
+  /// UNAUTHORIZED when this user may not remove names from the folder. OK when it is not there.
+  Status check_names_removable(const std::string& relative);
 
+  enum class Names : std::uint8_t { kAll, kMayBeFolders };
   /// Names in a folder, without `.` and `..`; empty when it is not there.
-  Result<std::vector<std::string>> names_in(const std::string& relative);
+  Result<std::vector<std::string>> names_in(const std::string& relative, Names which = Names::kAll);
   /// The same for the folder `name` of one that is open; `shown` is what messages call it.
-  Result<std::vector<std::string>> names_in(int folder, const std::string& name, const std::string& shown);
+  Result<std::vector<std::string>> names_in(int folder, const std::string& name, const std::string& shown,
+                                            Names which = Names::kAll);
 
   /// What the tier does without here; each is logged once, at level info.
   void note_fact(const std::string& fact);

@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "base/workers.h"
 
 namespace steelyard::tiers::directory {
 namespace {
@@ -162,9 +163,14 @@ class TaskQueue final : public IoQueue {
     if (added_.empty()) return;
     auto batch = std::make_shared<Batch>();
     batch->requests = std::exchange(added_, {});
-    batch->task = runtime_.spawn("tier-io", [work = batch.get()] {
+    const auto work = [work = batch.get()] {
       for (const IoRequest& request : work->requests) work->done.push_back({request.tag, run(request)});
-    });
+    };
+    if (auto task = try_spawn(runtime_, "tier-io", work); task.ok()) {
+      batch->task = std::move(task).value();
+    } else {
+      work();
+    }
     batches_.push_back(std::move(batch));
   }
 
@@ -172,7 +178,7 @@ class TaskQueue final : public IoQueue {
     SY_CHECK(under_way_ > 0, "nothing to wait for");
     start();
     if (ready_.empty()) {
-      batches_.front()->task->join();
+      if (batches_.front()->task) batches_.front()->task->join();
       for (const IoDone& done : batches_.front()->done) ready_.push_back(done);
       batches_.pop_front();
     }
@@ -230,6 +236,12 @@ std::unique_ptr<IoQueue> IoEngine::acquire() {
       return queue;
     }
     if (!uring_works_) return std::make_unique<TaskQueue>(runtime_);
+  }
+  // What the kernel cannot do at once it does in threads of this user too, and without one it would stand for ever.
+  if (auto probe = try_spawn(runtime_, "tier-io-probe", [] {}); probe.ok()) {
+    (*probe)->join();
+  } else {
+    return std::make_unique<TaskQueue>(runtime_);
   }
   io_uring ring{};
   int error = runtime_.point("tier.io_uring");

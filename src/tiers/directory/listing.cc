@@ -79,10 +79,10 @@ Result<GroupListing> DirectoryTier::list_group(const std::string& group) {
 
 Result<std::vector<std::string>> DirectoryTier::list_groups() {
   std::vector<std::string> groups;
-  SY_ASSIGN_OR_RETURN(const auto prefixes, folder_.names_in("groups"));
+  SY_ASSIGN_OR_RETURN(const auto prefixes, folder_.names_in("groups", Folder::Names::kMayBeFolders));
   for (const std::string& prefix : prefixes) {
     if (!is_lower_hex(prefix, 2)) continue;
-    SY_ASSIGN_OR_RETURN(const auto names, folder_.names_in("groups/" + prefix));
+    SY_ASSIGN_OR_RETURN(const auto names, folder_.names_in("groups/" + prefix, Folder::Names::kMayBeFolders));
     for (const std::string& name : names) {
       if (is_lower_hex(name, 64) && name.starts_with(prefix)) groups.push_back(name);
     }

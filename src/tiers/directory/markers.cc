@@ -25,8 +25,8 @@ Status DirectoryTier::write_synced(FileWriter& writer, std::string_view bytes) {
   return sync_all({{writer.relative(), false}});
 }
 
-Result<std::string> DirectoryTier::read_small_file(const std::string& relative, std::string what,
-                                                   std::uint64_t bytes_max) {
+Result<std::uint64_t> DirectoryTier::size_of_file(const std::string& relative, const std::string& what,
+                                                  std::uint64_t bytes_max) {
   struct stat there {};
   const int result = folder_.stat(relative, &there);
   if (result == -ENOENT || result == -ENOTDIR) {
@@ -38,11 +38,21 @@ Result<std::string> DirectoryTier::read_small_file(const std::string& relative, 
     return Status(Code::kCorrupt, folder_.full(relative) + " is not a regular file of at most " +
                                       std::to_string(bytes_max) + " bytes (" + std::to_string(bytes) + ")");
   }
+  return bytes;
+}
+
+Result<std::string> DirectoryTier::read_first(const std::string& relative, std::string what, std::uint64_t bytes) {
   SY_ASSIGN_OR_RETURN(auto reader, FileReader::open(folder_, relative, std::move(what)));
   std::string text(static_cast<std::size_t>(bytes), '\0');
   reader->start({{0, std::as_writable_bytes(std::span(text.data(), text.size()))}});
   SY_RETURN_IF_ERROR(reader->finish());
   return text;
+}
+
+Result<std::string> DirectoryTier::read_small_file(const std::string& relative, std::string what,
+                                                   std::uint64_t bytes_max) {
+  SY_ASSIGN_OR_RETURN(const std::uint64_t bytes, size_of_file(relative, what, bytes_max));
+  return read_first(relative, std::move(what), bytes);
 }
 
 Status DirectoryTier::put_committed(const AttemptName& attempt, std::string_view bytes) {
@@ -95,6 +105,22 @@ Result<std::string> DirectoryTier::read_committed(const AttemptName& attempt) {
                          kMarkerBytesMax);
 }
 
+Status DirectoryTier::replace_committed(const AttemptName& attempt, std::string_view bytes) {
+  SY_RETURN_IF_ERROR(check_group(attempt.group));
+  SY_RETURN_IF_ERROR(folder_.check_writable());
+  const std::string path = attempt_path(attempt);
+  const std::string marker = path + "/committed";
+  struct stat there {};
+  if (const int result = folder_.stat(path, &there); result == -ENOENT) {
+    return {Code::kNotFound, describe(attempt) + " is not in the tier (" + folder_.full(path) + ")"};
+  } else if (result < 0) {
+    return folder_.write_failure(-result, "stat", path, bytes.size());
+  }
+  SY_RETURN_IF_ERROR(write_in_catalog(
+      marker, bytes, [&](const std::string& temporary) { return folder_.rename("tier.rename", temporary, marker); }));
+  return sync_all({{path, true}});
+}
+
 /// Writes the bytes under a temporary name in `catalog/tmp`, synced, and gives them `path` by `rename`, which answers 0
 /// or an errno, negative. A file that has the name already stays where `rename` says EEXIST.
 Status DirectoryTier::write_in_catalog(const std::string& path, std::string_view bytes,
@@ -136,6 +162,19 @@ Status DirectoryTier::create_empty(const std::string& relative) {
   return closed < 0 ? folder_.write_failure(-closed, "close", relative, 0) : Status();
 }
 
+/// Renames a `committed` marker, which takes neither a block nor an inode, and tells as much; the revision is not to be
+/// recovered from now on anyway. False where none is there.
+Result<bool> DirectoryTier::name_committed(const std::string& group, const std::string& marker) {
+  SY_ASSIGN_OR_RETURN(const GroupListing listing, list_group(group));
+  for (auto attempt = listing.committed_attempts.rbegin(); attempt != listing.committed_attempts.rend(); ++attempt) {
+    const std::string committed = attempt_path({group, *attempt}) + "/committed";
+    int result = folder_.rename_no_replace(committed, marker);
+    if (result == -EINVAL || result == -ENOSYS) result = folder_.rename("tier.rename", committed, marker);
+    if (result == 0 || result == -EEXIST) return true;
+  }
+  return false;
+}
+
 Status DirectoryTier::put_deleting(const std::string& group, std::string_view bytes) {
   SY_RETURN_IF_ERROR(check_group(group));
   SY_RETURN_IF_ERROR(folder_.check_writable());
@@ -148,7 +187,10 @@ Status DirectoryTier::put_deleting(const std::string& group, std::string_view by
   if (result == -ENOENT || (there.st_size == 0 && !bytes.empty())) {
     Status named = name_deleting(marker, bytes, result == 0);
     // A full disk is what deletes are for.
-    if (named.code() == Code::kNoSpace) named = create_empty(marker);
+    if (named.code() == Code::kNoSpace) {
+      SY_ASSIGN_OR_RETURN(const bool linked, name_committed(group, marker));
+      named = linked ? Status() : create_empty(marker);
+    }
     SY_RETURN_IF_ERROR(named);
   }
   std::vector<SyncTarget> targets = {{marker, false}};
@@ -159,6 +201,14 @@ Status DirectoryTier::put_deleting(const std::string& group, std::string_view by
 Result<std::string> DirectoryTier::read_deleting(const std::string& group) {
   SY_RETURN_IF_ERROR(check_group(group));
   return read_small_file(group_path(group) + "/deleting", "the `deleting` marker of group " + group, kMarkerBytesMax);
+}
+
+Status DirectoryTier::remove_deleting(const std::string& group) {
+  SY_RETURN_IF_ERROR(check_group(group));
+  SY_RETURN_IF_ERROR(folder_.check_writable());
+  const std::string path = group_path(group);
+  SY_RETURN_IF_ERROR(remove_file(path + "/deleting"));
+  return sync_all({{path, true}});
 }
 
 Status DirectoryTier::put_catalog_copy(std::uint64_t sequence, std::string_view bytes) {
@@ -182,6 +232,16 @@ Result<std::vector<std::uint64_t>> DirectoryTier::list_catalog_copies() {
 Result<std::string> DirectoryTier::read_catalog_copy(std::uint64_t sequence) {
   return read_small_file(catalog_path(sequence), "the catalog copy of sequence " + std::to_string(sequence),
                          kCatalogCopyBytesMax);
+}
+
+Result<CatalogCopyHead> DirectoryTier::read_catalog_copy_head(std::uint64_t sequence, std::size_t bytes_max) {
+  const std::string path = catalog_path(sequence);
+  std::string what = "the catalog copy of sequence " + std::to_string(sequence);
+  CatalogCopyHead head;
+  SY_ASSIGN_OR_RETURN(head.total_bytes, size_of_file(path, what, kCatalogCopyBytesMax));
+  SY_ASSIGN_OR_RETURN(head.bytes,
+                      read_first(path, std::move(what), std::min<std::uint64_t>(head.total_bytes, bytes_max)));
+  return head;
 }
 
 Status DirectoryTier::remove_catalog_copy(std::uint64_t sequence) {

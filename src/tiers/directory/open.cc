@@ -25,6 +25,7 @@ using directory::Folder;
 constexpr std::string_view kFormat = "steelyard-directory-tier";
 constexpr std::size_t kStoreFileBytesMax = 64 * 1024;
 constexpr std::size_t kForeignNamesShown = 8;
+constexpr char kDoctorHint[] = "`steelyard doctor --adopt` writes it anew where the rest of the folder is this store's";
 
 std::string encode_store_file(const std::string& store_id) {
   return R"({"format":")" + std::string(kFormat) + R"(","layout_version":)" +
@@ -59,8 +60,13 @@ Result<std::string> decode_store_file(const std::string& text, const std::string
 
 Result<std::string> read_store_file(int root, const std::string& folder) {
   const std::string path = folder + "/store.json";
-  const UniqueFd fd(::openat(root, "store.json", O_RDONLY | O_CLOEXEC));
-  if (!fd.valid()) return errno_status(errno, "open", path);
+  const UniqueFd fd(::openat(root, "store.json", O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  if (!fd.valid() && errno != ENXIO) return errno_status(errno, "open", path);
+  struct stat there {};
+  if (fd.valid() && ::fstat(fd.get(), &there) != 0) return errno_status(errno, "stat", path);
+  if (!fd.valid() || !S_ISREG(there.st_mode)) {
+    return Status(Code::kCorrupt, path + " is not a regular file", kDoctorHint);
+  }
   std::string text(kStoreFileBytesMax + 1, '\0');
   std::size_t filled = 0;
   while (filled < text.size()) {

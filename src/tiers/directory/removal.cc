@@ -174,6 +174,20 @@ Status DirectoryTier::remove_empty_group(const std::string& group) {
   return remove_empty_folder(group_path(group));
 }
 
+Status DirectoryTier::check_removable(const std::string& group) {
+  SY_RETURN_IF_ERROR(check_group(group));
+  SY_RETURN_IF_ERROR(folder_.check_writable());
+  SY_ASSIGN_OR_RETURN(const auto listing, list_group(group));
+  const std::string path = group_path(group);
+  std::vector<std::string> folders = {".", "catalog", "catalog/tmp", path};
+  for (const std::uint32_t attempt : listing.attempts) {
+    const std::string of_attempt = attempt_path({group, attempt});
+    folders.insert(folders.end(), {of_attempt, of_attempt + "/p"});
+  }
+  for (const std::string& folder : folders) SY_RETURN_IF_ERROR(folder_.check_names_removable(folder));
+  return {};
+}
+
 Status DirectoryTier::remove_content(const Digest& sha256) {
   SY_RETURN_IF_ERROR(folder_.check_writable());
   return remove_file(content_path(sha256));

@@ -139,7 +139,9 @@ Result<bool> DirectoryTier::relink(const std::vector<ObjectName>& names, const D
   SY_RETURN_IF_ERROR(check_payloads(names));
   SY_RETURN_IF_ERROR(folder_.check_writable());
   const auto entry = stat_content(sha256);
-  if (entry.code() == Code::kNotFound || (entry.ok() && entry->bytes != bytes)) return false;
+  const bool usable =
+      entry.ok() ? entry->bytes == bytes : entry.code() != Code::kNotFound && entry.code() != Code::kCorrupt;
+  if (!usable) return false;
   SY_RETURN_IF_ERROR(entry.status());
   std::set<std::string> folders;
   for (const ObjectName& name : names) {

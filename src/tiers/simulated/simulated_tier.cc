@@ -287,6 +287,28 @@ class SimulatedTier final : public Tier, public DiskAccess {
     return *found->second.committed;
   }
 
+  Status replace_committed(const AttemptName& attempt, std::string_view bytes) override {
+    SY_RETURN_IF_ERROR(check_group(attempt.group));
+    SY_RETURN_IF_ERROR(fault("tier.marker"));
+    const std::lock_guard lock(state_->mutex);
+    SY_RETURN_IF_ERROR(alive());
+    const auto found = state_->attempts.find(attempt);
+    if (found == state_->attempts.end() || !found->second.is_there()) return not_found(describe(attempt));
+    found->second.committed = bytes;
+    return {};
+  }
+
+  Status remove_deleting(const std::string& group) override {
+    SY_RETURN_IF_ERROR(check_group(group));
+    SY_RETURN_IF_ERROR(fault("tier.remove"));
+    const std::lock_guard lock(state_->mutex);
+    SY_RETURN_IF_ERROR(alive());
+    state_->deleting.erase(group);
+    return {};
+  }
+
+  Status check_removable(const std::string& group) override { return check_group(group); }
+
   Status put_deleting(const std::string& group, std::string_view bytes) override {
     SY_RETURN_IF_ERROR(check_group(group));
     SY_RETURN_IF_ERROR(fault("tier.marker"));
@@ -319,6 +341,10 @@ class SimulatedTier final : public Tier, public DiskAccess {
     std::vector<std::uint64_t> sequences;
     for (const auto& [sequence, bytes] : state_->catalog) sequences.push_back(sequence);
     return sequences;
+  }
+  Result<CatalogCopyHead> read_catalog_copy_head(std::uint64_t sequence, std::size_t bytes_max) override {
+    SY_ASSIGN_OR_RETURN(const std::string bytes, read_catalog_copy(sequence));
+    return CatalogCopyHead{bytes.substr(0, bytes_max), bytes.size()};
   }
   Result<std::string> read_catalog_copy(std::uint64_t sequence) override {
     const std::lock_guard lock(state_->mutex);
