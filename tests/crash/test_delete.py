@@ -77,7 +77,8 @@ def test_killed_at_every_point(steelyard, template, source, tmp_path, verb):
         steelyard("abort", "half#1", "--yes")
         steelyard("gc", "--yes", "--gc-grace", "0s")
         left = [path for name in ("groups", "content") for path in (steelyard.store / "cold" / name).rglob("*") if path.is_file()]
-        assert left == [], f"{point}#{number}"
+        # Markers stay until two snapshot copies know their tombstones.
+        assert [path for path in left if path.name != "deleting"] == [], f"{point}#{number}"
 
 
 @pytest.mark.parametrize("verb", VERBS)
