@@ -84,6 +84,10 @@ TEST(SnapshotCodec, EveryCutAndEveryFlippedBitIsFound) {
     EXPECT_EQ(decode_snapshot(bytes.substr(0, cut)).code(), Code::kCorrupt) << cut;
   }
   EXPECT_EQ(decode_snapshot(bytes + "x").code(), Code::kCorrupt);
+  EXPECT_TRUE(check_snapshot_head(bytes, bytes.size()).ok());
+  EXPECT_EQ(check_snapshot_head(bytes, bytes.size() + 1).code(), Code::kCorrupt);
+  EXPECT_EQ(check_snapshot_head(bytes.substr(0, 20), bytes.size()).code(), Code::kCorrupt);
+  EXPECT_EQ(check_snapshot_head(std::string(100, '\0'), 1ULL << 40).code(), Code::kCorrupt);
   for (std::size_t i = 0; i < bytes.size(); ++i) {
     std::string bad = bytes;
     bad[i] = static_cast<char>(bad[i] ^ 4);

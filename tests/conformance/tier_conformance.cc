@@ -410,6 +410,15 @@ void markers_are_create_only(Bench& b) {
   const auto groups = b.tier().list_groups();
   b.check(groups.status());
   b.that(std::binary_search(groups->begin(), groups->end(), b.group()), "the group is listed");
+
+  b.check(b.tier().replace_committed(b.attempt(), "another record"));
+  b.equal(*b.reopen()->read_committed(b.attempt()), std::string("another record"), "`committed` that was replaced");
+  b.code(b.tier().replace_committed({b.group(), 2}, "record"), Code::kNotFound, "replacing where no attempt is");
+  b.check(b.tier().check_removable(b.group()));
+  b.check(b.tier().remove_deleting(b.group()));
+  b.check(b.tier().remove_deleting(b.group()));
+  const auto without = b.reopen()->list_group(b.group());
+  b.that(!without->deleting && without->committed_attempts == std::vector<std::uint32_t>{1}, "`deleting` taken back");
 }
 
 void removal_is_idempotent(Bench& b) {
@@ -622,6 +631,9 @@ void catalog_copies_are_kept_by_sequence(Bench& b) {
              std::count(listed->begin(), listed->end(), base + 5) == 1,
          "both copies are listed");
   b.equal(*b.tier().read_catalog_copy(base + 5), std::string("five"), "a copy");
+  const auto head = b.tier().read_catalog_copy_head(base + 5, 2);
+  b.check(head.status());
+  b.that(head->bytes == "fi" && head->total_bytes == 4, "the head of a copy");
   b.check(b.tier().remove_catalog_copy(base));
   b.check(b.tier().remove_catalog_copy(base));
   b.check(b.tier().remove_catalog_copy(base + 5));

@@ -129,7 +129,12 @@ Status DirectoryTier::write_in_catalog(const std::string& path, std::string_view
     const LiveTemporary temporary(new_temporary_name());
     SY_ASSIGN_OR_RETURN(auto writer,
                         FileWriter::create(folder_, "catalog/tmp/" + temporary.name(), bytes.size(), {"catalog/tmp"}));
-    SY_RETURN_IF_ERROR(write_synced(*writer, bytes));
+    if (Status written = write_synced(*writer, bytes); !written.ok()) {
+      struct stat there {};
+      const bool taken = folder_.stat(writer->relative(), &there) == -ENOENT;
+      if (taken && tries < kWritesMax) continue;
+      return written;
+    }
     SY_POINT(folder_.runtime(), "tier.after_marker_write");
     const int result = rename(writer->relative());
     if (result == 0) writer->keep();
