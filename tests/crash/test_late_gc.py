@@ -91,20 +91,20 @@ def test_a_marker_that_cannot_be_written_is_said(steelyard, source):
 
 
 def test_a_published_group_below_the_watermark(steelyard, source, tmp_path):
-    """A recovery that could not read its manifest gave it no record; a removal of a later generation raised the watermark."""
+    """A recovery that could not read its marker gave it no record; a removal of a later generation raised the watermark."""
     first = steelyard.json(*harness.import_args(source))["revision"]["ref"]
     other = make_checkpoint(tmp_path / "other", shards=1, seed="other")
     second = steelyard.json(*harness.import_args(other))["revision"]["ref"]
     steelyard.run("delete", second, "--yes", env={"STEELYARD_FAULT": "kill@delete.after_marker"})
     lose_catalog(steelyard.store)
     groups = harness.groups_folder(steelyard.store)
-    [manifest] = [path for path in groups.glob("*/*/*/manifest") if not (path.parent.parent / "deleting").exists()]
-    manifest.rename(tmp_path / "manifest")
+    [marker] = [path for path in groups.glob("*/*/*/committed") if not (path.parent.parent / "deleting").exists()]
+    flip_bit(marker, 5)
     assert steelyard.json("recover")["recovered"] == []
-    (tmp_path / "manifest").rename(manifest)
-    before = sorted(manifest.parent.rglob("*"))
+    flip_bit(marker, 5)
+    before = sorted(marker.parent.rglob("*"))
     result = steelyard(*NOW)
     assert first in result.stderr and "recover" in result.stderr
-    assert sorted(manifest.parent.rglob("*")) == before
+    assert sorted(marker.parent.rglob("*")) == before
     assert steelyard.json("recover", "--force", "--yes")["recovered"] == [first]
     assert steelyard.json("verify", first)["ok"]

@@ -132,7 +132,7 @@ Status DirectoryTier::write_in_catalog(const std::string& path, std::string_view
     if (Status written = write_synced(*writer, bytes); !written.ok()) {
       struct stat there {};
       const bool taken = folder_.stat(writer->relative(), &there) == -ENOENT;
-      if (taken && tries < kWritesMax) continue;
+      if (taken && round < kRoundsMax) continue;
       return written;
     }
     SY_POINT(folder_.runtime(), "tier.after_marker_write");
