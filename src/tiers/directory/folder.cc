@@ -59,8 +59,9 @@ int Folder::stat(const std::string& relative, struct stat* out) {
 }
 
 int Folder::link(const char* point, const std::string& from, const std::string& to) {
+  const int flags = from.starts_with(kDescriptors) ? AT_SYMLINK_FOLLOW : 0;
   return call_or_fault(runtime_, point,
-                       [&] { return ::linkat(root_.get(), from.c_str(), root_.get(), to.c_str(), 0); });
+                       [&] { return ::linkat(root_.get(), from.c_str(), root_.get(), to.c_str(), flags); });
 }
 
 int Folder::rename(const char* point, const std::string& from, const std::string& to) {

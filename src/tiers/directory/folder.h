@@ -23,6 +23,8 @@
 
 namespace steelyard::tiers::directory {
 
+inline constexpr std::string_view kDescriptors = "/proc/self/fd/";
+
 class Folder {
  public:
   Folder(Runtime& runtime, std::string path, UniqueFd root, bool read_only);
@@ -35,6 +37,7 @@ class Folder {
 
   int open(const char* point, const std::string& relative, int flags, mode_t mode = 0);
   int stat(const std::string& relative, struct stat* out);  ///< does not follow links
+  /// `from` may also be an open file that has no name yet: kDescriptors and its number.
   int link(const char* point, const std::string& from, const std::string& to);
   int rename(const char* point, const std::string& from, const std::string& to);
   int rename_no_replace(const std::string& from, const std::string& to);

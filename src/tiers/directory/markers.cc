@@ -17,10 +17,10 @@ constexpr std::uint64_t kCatalogCopyBytesMax = 16ULL * 1024 * 1024 * 1024;
 }  // namespace
 
 /// Writes, syncs and closes `temporary`, which stays for the caller to name.
-Status DirectoryTier::write_synced(FileWriter& writer, std::string_view bytes) {
+Status DirectoryTier::write_synced(ObjectWriter& writer, std::string_view bytes) {
   SY_RETURN_IF_ERROR(writer.append(as_bytes(bytes)));
   SY_RETURN_IF_ERROR(writer.close());
-  return sync_all({{writer.relative(), false}});
+  return sync_all({{writer.link_from(), false}});
 }
 
 Result<std::string> DirectoryTier::read_small_file(const std::string& relative, std::string what,
@@ -36,7 +36,7 @@ Result<std::string> DirectoryTier::read_small_file(const std::string& relative, 
     return Status(Code::kCorrupt, folder_.full(relative) + " is not a regular file of at most " +
                                       std::to_string(bytes_max) + " bytes (" + std::to_string(bytes) + ")");
   }
-  SY_ASSIGN_OR_RETURN(auto reader, FileReader::open(folder_, relative, std::move(what)));
+  SY_ASSIGN_OR_RETURN(auto reader, open_reader(relative, std::move(what)));
   std::string text(static_cast<std::size_t>(bytes), '\0');
   reader->start({{0, std::as_writable_bytes(std::span(text.data(), text.size()))}});
   SY_RETURN_IF_ERROR(reader->finish());
@@ -44,7 +44,7 @@ Result<std::string> DirectoryTier::read_small_file(const std::string& relative, 
 }
 
 Status DirectoryTier::put_committed(const AttemptName& attempt, std::string_view bytes) {
-  SY_RETURN_IF_ERROR(check_group(attempt.group));
+  SY_RETURN_IF_ERROR(check(attempt));
   SY_RETURN_IF_ERROR(folder_.check_writable());
   const std::string path = attempt_path(attempt);
   const std::string marker = path + "/committed";
@@ -55,13 +55,12 @@ Status DirectoryTier::put_committed(const AttemptName& attempt, std::string_view
     return folder_.write_failure(-result, "stat", path, bytes.size());
   }
   const LiveTemporary temporary(new_temporary_name());
-  SY_ASSIGN_OR_RETURN(auto writer, FileWriter::create(folder_, temporary_path(attempt, temporary.name()), bytes.size(),
-                                                      {path + "/tmp"}));
+  SY_ASSIGN_OR_RETURN(auto writer, new_file(temporary_path(attempt, temporary.name()), bytes.size(), {path + "/tmp"}));
   SY_RETURN_IF_ERROR(write_synced(*writer, bytes));
   SY_POINT(folder_.runtime(), "tier.after_marker_write");
-  int result = folder_.link("tier.marker", writer->relative(), marker);
+  int result = folder_.link("tier.marker", writer->link_from(), marker);
   if (result == -EPERM || result == -EOPNOTSUPP) {
-    result = folder_.rename_no_replace(writer->relative(), marker);
+    result = folder_.rename_no_replace(writer->link_from(), marker);
     if (result == 0) writer->keep();
   }
   if (result == -EEXIST) {
@@ -76,7 +75,7 @@ Status DirectoryTier::put_committed(const AttemptName& attempt, std::string_view
 }
 
 Result<std::string> DirectoryTier::read_committed(const AttemptName& attempt) {
-  SY_RETURN_IF_ERROR(check_group(attempt.group));
+  SY_RETURN_IF_ERROR(check(attempt));
   return read_small_file(attempt_path(attempt) + "/committed", "the `committed` marker of " + describe(attempt),
                          kMarkerBytesMax);
 }
@@ -84,11 +83,10 @@ Result<std::string> DirectoryTier::read_committed(const AttemptName& attempt) {
 /// The marker under its name, whole; one that is there stays.
 Status DirectoryTier::name_deleting(const std::string& marker, std::string_view bytes) {
   const LiveTemporary temporary(new_temporary_name());
-  SY_ASSIGN_OR_RETURN(auto writer,
-                      FileWriter::create(folder_, "catalog/tmp/" + temporary.name(), bytes.size(), {"catalog/tmp"}));
+  SY_ASSIGN_OR_RETURN(auto writer, new_file("catalog/tmp/" + temporary.name(), bytes.size(), {"catalog/tmp"}));
   SY_RETURN_IF_ERROR(write_synced(*writer, bytes));
   SY_POINT(folder_.runtime(), "tier.after_marker_write");
-  const int result = folder_.rename_no_replace(writer->relative(), marker);
+  const int result = folder_.rename_no_replace(writer->link_from(), marker);
   if (result == -EEXIST) return {};
   if (result == 0) {
     writer->keep();
@@ -96,7 +94,7 @@ Status DirectoryTier::name_deleting(const std::string& marker, std::string_view 
   }
   if (result != -EINVAL && result != -ENOSYS) return folder_.write_failure(-result, "rename", marker, bytes.size());
   // A filesystem without an exclusive rename. Every marker of a group speaks of the same revision.
-  const int renamed = folder_.rename("tier.rename", writer->relative(), marker);
+  const int renamed = folder_.rename("tier.rename", writer->link_from(), marker);
   if (renamed < 0) return folder_.write_failure(-renamed, "rename", marker, bytes.size());
   writer->keep();
   return {};
@@ -143,12 +141,11 @@ Status DirectoryTier::put_catalog_copy(std::uint64_t sequence, std::string_view 
   SY_RETURN_IF_ERROR(folder_.check_writable());
   const std::string path = catalog_path(sequence);
   const LiveTemporary temporary(new_temporary_name());
-  SY_ASSIGN_OR_RETURN(auto writer,
-                      FileWriter::create(folder_, "catalog/tmp/" + temporary.name(), bytes.size(), {"catalog/tmp"}));
+  SY_ASSIGN_OR_RETURN(auto writer, new_file("catalog/tmp/" + temporary.name(), bytes.size(), {"catalog/tmp"}));
   SY_RETURN_IF_ERROR(write_synced(*writer, bytes));
   SY_POINT(folder_.runtime(), "tier.after_marker_write");
   // Replaces: all copies of one sequence hold the same state, and a damaged one is to be got rid of.
-  const int result = folder_.rename("tier.rename", writer->relative(), path);
+  const int result = folder_.rename("tier.rename", writer->link_from(), path);
   if (result < 0) return folder_.write_failure(-result, "rename", path, bytes.size());
   writer->keep();
   return sync_all({{"catalog", true}, {".", true}});

@@ -34,13 +34,13 @@ Status DirectoryTier::remove_empty_folder(const std::string& relative) {
 }
 
 Status DirectoryTier::remove(const ObjectName& name) {
-  SY_RETURN_IF_ERROR(check_name(name));
+  SY_RETURN_IF_ERROR(check(name));
   SY_RETURN_IF_ERROR(folder_.check_writable());
   return remove_file(object_path(name));
 }
 
 Status DirectoryTier::remove_attempt(const AttemptName& attempt) {
-  SY_RETURN_IF_ERROR(check_group(attempt.group));
+  SY_RETURN_IF_ERROR(check(attempt));
   SY_RETURN_IF_ERROR(folder_.check_writable());
   {
     const std::lock_guard lock(mutex_);
@@ -68,7 +68,7 @@ Status DirectoryTier::remove_attempt(const AttemptName& attempt) {
 }
 
 Status DirectoryTier::remove_temporaries(const AttemptName& attempt) {
-  SY_RETURN_IF_ERROR(check_group(attempt.group));
+  SY_RETURN_IF_ERROR(check(attempt));
   SY_RETURN_IF_ERROR(folder_.check_writable());
   const std::string folder = attempt_path(attempt) + "/tmp";
   SY_ASSIGN_OR_RETURN(const auto names, folder_.names_in(folder));
@@ -83,9 +83,10 @@ Status DirectoryTier::remove_temporaries(const AttemptName& attempt) {
 Status DirectoryTier::remove_group(const std::string& group) {
   SY_RETURN_IF_ERROR(folder_.check_writable());
   SY_ASSIGN_OR_RETURN(const auto listing, list_group(group));
-  if (!listing.attempts.empty()) {
-    return {Code::kConflict, "group " + group + " still holds attempt " + std::to_string(listing.attempts.front()) +
-                                 " (" + folder_.full(group_path(group)) + ")"};
+  if (!listing.attempts.empty() || !listing.by_operation.empty()) {
+    const AttemptName held =
+        listing.attempts.empty() ? listing.by_operation.front() : AttemptName{group, listing.attempts.front()};
+    return {Code::kConflict, "there still is " + describe(held) + " (" + folder_.full(attempt_path(held)) + ")"};
   }
   SY_RETURN_IF_ERROR(remove_file(group_path(group) + "/deleting"));
   return remove_empty_folder(group_path(group));

@@ -34,7 +34,10 @@ std::shared_ptr<SimulatedDisk::State::Inode> SimulatedDisk::State::find(const Ob
   return object == attempt->second.objects.end() ? nullptr : object->second.inode;
 }
 
-SimulatedDisk::SimulatedDisk(std::uint64_t seed) : state_(std::make_shared<State>()) { state_->random_state = seed; }
+SimulatedDisk::SimulatedDisk(std::uint64_t seed, SimulatedMedium medium) : state_(std::make_shared<State>()) {
+  state_->random_state = seed;
+  state_->medium = medium;
+}
 SimulatedDisk::~SimulatedDisk() = default;
 
 void SimulatedDisk::set_capacity(std::optional<std::uint64_t> bytes) {
@@ -46,6 +49,10 @@ void SimulatedDisk::crash() {
   State& state = *state_;
   const std::lock_guard lock(state.mutex);
   ++state.boot;
+  if (state.in_memory()) {
+    state.wipe();
+    return;
+  }
   const auto kept = [&] { return state.random_below(2) == 0; };
   for (auto& [attempt_name, attempt] : state.attempts) {
     for (auto& [object, name] : attempt.removed) {
@@ -81,8 +88,9 @@ void SimulatedDisk::kill_pending_puts() {
   const std::lock_guard lock(state_->mutex);
   // A put finds its temporary by number; a number it does not know stays until remove_temporaries.
   for (auto& [name, attempt] : state_->attempts) {
-    std::set<std::uint64_t> orphans;
-    for (std::size_t i = 0; i < attempt.temporaries.size(); ++i) orphans.insert(state_->next_temporary++);
+    std::set<std::uint64_t> orphans;  // the files of a memory tier have no names that could stay
+    for (std::size_t i = 0; !state_->in_memory() && i < attempt.temporaries.size(); ++i)
+      orphans.insert(state_->next_temporary++);
     attempt.temporaries = std::move(orphans);
   }
 }

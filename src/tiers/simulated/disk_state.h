@@ -8,6 +8,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tiers/simulated.h"
@@ -41,14 +42,26 @@ struct SimulatedDisk::State {
     std::set<std::string> foreign;
   };
 
+  /// A process's tier, and the operation.
+  using ReservationName = std::pair<const Tier*, std::string>;
+
   std::uint64_t next_random();
   std::uint64_t random_below(std::uint64_t bound) { return next_random() % bound; }
   std::uint64_t used_bytes() const;
   std::shared_ptr<Inode> find(const ObjectName& name) const;
+  bool in_memory() const { return medium == SimulatedMedium::kMemory; }
+  /// A memory frees what only its content index has.
+  void drop_unused_content();
+  std::uint64_t reserved_bytes() const;
+  Status reserve(const ReservationName& own, std::uint64_t bytes);
+  void wipe();
 
   mutable std::mutex mutex;
   std::uint64_t random_state = 0;
-  std::uint64_t boot = 1;  ///< raised by each crash
+  SimulatedMedium medium = SimulatedMedium::kDisk;
+  std::string instance;  ///< of a memory; empty: none
+  std::map<ReservationName, std::uint64_t> reservations;
+  std::uint64_t boot = 1;  ///< raised by each crash, and when a memory vanishes
   std::uint64_t next_temporary = 1;
   std::uint64_t written_bytes = 0;
   std::optional<std::uint64_t> capacity_bytes;

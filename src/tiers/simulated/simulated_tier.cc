@@ -1,4 +1,7 @@
 // The simulated tier follows the directory tier's protocol step by step (directory/put.cc), over SimulatedDisk.
+#include <errno.h>
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -7,17 +10,17 @@
 #include "base/checked.h"
 #include "hash/sha256.h"
 #include "tiers/directory/layout.h"
+#include "tiers/open.h"
 #include "tiers/simulated/disk_state.h"
 
 namespace steelyard::tiers {
 namespace {
 
-using directory::check_group;
-using directory::check_name;
 using directory::describe;
 using State = SimulatedDisk::State;
 
 constexpr std::uint64_t kSmallBytes = 1024 * 1024;
+constexpr std::uint64_t kPage = 4096;
 constexpr std::uint64_t kEndlessBytes = std::uint64_t{1} << 50;
 
 ObjectStat stat_of(const ObjectName& name, const State::Inode& inode) {
@@ -64,15 +67,63 @@ class EndedRead final : public PendingRead {
   Status status_;
 };
 
+Traits traits_of(SimulatedMedium medium) {
+  if (medium == SimulatedMedium::kDisk) {
+    return {.name = "cold", .medium = Medium::kDisk, .listable = true, .durable = true};
+  }
+  return {.name = "hot",
+          .medium = Medium::kMemory,
+          .mappable = true,
+          .listable = true,
+          .durable = false,
+          .per_operation = true,
+          .keeps_unused_content = false};
+}
+
 class SimulatedTier final : public Tier {
  public:
+  /// With the disk's mutex held.
   SimulatedTier(Runtime& runtime, std::shared_ptr<State> state)
-      : runtime_(runtime), state_(std::move(state)), boot_(state_->boot) {}
+      : runtime_(runtime), state_(std::move(state)), boot_(state_->boot), traits_(traits_of(state_->medium)) {}
 
   const Traits& traits() const override { return traits_; }
 
+  Result<std::string> instance() override {
+    const std::lock_guard lock(state_->mutex);
+    SY_RETURN_IF_ERROR(alive());
+    return state_->instance;
+  }
+
+  Status map(const ObjectName& name, std::uint64_t bytes, const AddressRange& range, std::size_t offset) override {
+    if (!traits_.mappable) return Tier::map(name, bytes, range, offset);
+    SY_RETURN_IF_ERROR(check(name));
+    if (offset % kPage != 0 || offset > range.size() || bytes > range.size() - offset) {
+      return {Code::kInvalidArgument, "cannot map " + describe(name) + " there"};
+    }
+    SY_RETURN_IF_ERROR(fault("tier.map"));
+    const std::lock_guard lock(state_->mutex);
+    SY_RETURN_IF_ERROR(alive());
+    const auto inode = state_->find(name);
+    if (!inode) return not_found(describe(name));
+    if (inode->bytes.size() != bytes) {
+      return {Code::kCorrupt, describe(name) + " has " + std::to_string(inode->bytes.size()) + " bytes, wanted " +
+                                  std::to_string(bytes)};
+    }
+    // A copy stands for the mapping: what is mapped never changes.
+    std::byte* at = range.data() + offset;
+    const std::size_t pages = (bytes + kPage - 1) / kPage * kPage;
+    if (pages == 0) return {};
+    if (::mprotect(at, pages, PROT_READ | PROT_WRITE) != 0) return errno_status(errno, "mprotect", describe(name));
+    std::memcpy(at, inode->bytes.data(), bytes);
+    std::memset(at + bytes, 0, pages - bytes);
+    if (::mprotect(at, pages, PROT_READ) != 0) return errno_status(errno, "mprotect", describe(name));
+    return {};
+  }
+
+  Result<std::unique_ptr<Reservation>> reserve(const std::string& operation, std::uint64_t bytes) override;
+
   Result<bool> link(const ObjectName& name, const Digest& sha256, std::uint64_t bytes) override {
-    SY_RETURN_IF_ERROR(check_name(name));
+    SY_RETURN_IF_ERROR(check(name));
     const std::lock_guard lock(state_->mutex);
     SY_RETURN_IF_ERROR(alive());
     SY_ASSIGN_OR_RETURN(const auto outcome, try_link(name, sha256, bytes));
@@ -91,7 +142,7 @@ class SimulatedTier final : public Tier {
   }
 
   Status flush(const AttemptName& attempt) override {
-    SY_RETURN_IF_ERROR(check_group(attempt.group));
+    SY_RETURN_IF_ERROR(check(attempt));
     SY_RETURN_IF_ERROR(fault("tier.flush"));
     const std::lock_guard lock(state_->mutex);
     SY_RETURN_IF_ERROR(alive());
@@ -108,7 +159,7 @@ class SimulatedTier final : public Tier {
   }
 
   Result<ObjectStat> stat(const ObjectName& name) override {
-    SY_RETURN_IF_ERROR(check_name(name));
+    SY_RETURN_IF_ERROR(check(name));
     const std::lock_guard lock(state_->mutex);
     SY_RETURN_IF_ERROR(alive());
     const auto inode = state_->find(name);
@@ -117,7 +168,7 @@ class SimulatedTier final : public Tier {
   }
 
   Result<std::unique_ptr<PendingRead>> start_read(const ObjectName& name, std::vector<ReadRange> ranges) override {
-    SY_RETURN_IF_ERROR(check_name(name));
+    SY_RETURN_IF_ERROR(check(name));
     Status status = fault("tier.read");
     const std::lock_guard lock(state_->mutex);
     SY_RETURN_IF_ERROR(alive());
@@ -128,7 +179,7 @@ class SimulatedTier final : public Tier {
   }
 
   Result<std::vector<ObjectStat>> list_attempt(const AttemptName& attempt, std::vector<std::string>* foreign) override {
-    SY_RETURN_IF_ERROR(check_group(attempt.group));
+    SY_RETURN_IF_ERROR(check(attempt));
     const std::lock_guard lock(state_->mutex);
     SY_RETURN_IF_ERROR(alive());
     std::vector<ObjectStat> objects;
@@ -142,7 +193,7 @@ class SimulatedTier final : public Tier {
   }
 
   Result<GroupListing> list_group(const std::string& group) override {
-    SY_RETURN_IF_ERROR(check_group(group));
+    SY_RETURN_IF_ERROR(check(AttemptName{group, 0}));
     const std::lock_guard lock(state_->mutex);
     SY_RETURN_IF_ERROR(alive());
     return listing_of(group);
@@ -158,16 +209,18 @@ class SimulatedTier final : public Tier {
   }
 
   Status remove(const ObjectName& name) override {
-    SY_RETURN_IF_ERROR(check_name(name));
+    SY_RETURN_IF_ERROR(check(name));
     SY_RETURN_IF_ERROR(fault("tier.remove"));
     const std::lock_guard lock(state_->mutex);
     SY_RETURN_IF_ERROR(alive());
     const auto attempt = state_->attempts.find(name.in);
-    return attempt == state_->attempts.end() ? Status() : remove_object(attempt->second, name);
+    Status status = attempt == state_->attempts.end() ? Status() : remove_object(attempt->second, name);
+    state_->drop_unused_content();
+    return status;
   }
 
   Status remove_attempt(const AttemptName& attempt) override {
-    SY_RETURN_IF_ERROR(check_group(attempt.group));
+    SY_RETURN_IF_ERROR(check(attempt));
     SY_RETURN_IF_ERROR(fault("tier.remove"));
     const std::lock_guard lock(state_->mutex);
     SY_RETURN_IF_ERROR(alive());
@@ -184,12 +237,13 @@ class SimulatedTier final : public Tier {
       Status status = remove_object(there, name);
       if (first.ok()) first = std::move(status);
     }
+    state_->drop_unused_content();
     // Removals may still be undone by a crash; the emptied attempt stays in the disk's books, unlisted.
     return first;
   }
 
   Status remove_temporaries(const AttemptName& attempt) override {
-    SY_RETURN_IF_ERROR(check_group(attempt.group));
+    SY_RETURN_IF_ERROR(check(attempt));
     SY_RETURN_IF_ERROR(fault("tier.remove"));
     const std::lock_guard lock(state_->mutex);
     SY_RETURN_IF_ERROR(alive());
@@ -200,13 +254,15 @@ class SimulatedTier final : public Tier {
   }
 
   Status remove_group(const std::string& group) override {
-    SY_RETURN_IF_ERROR(check_group(group));
+    SY_RETURN_IF_ERROR(check(AttemptName{group, 0}));
     SY_RETURN_IF_ERROR(fault("tier.remove"));
     const std::lock_guard lock(state_->mutex);
     SY_RETURN_IF_ERROR(alive());
     const GroupListing listing = listing_of(group);
-    if (!listing.attempts.empty()) {
-      return {Code::kConflict, "group " + group + " still holds attempt " + std::to_string(listing.attempts.front())};
+    if (!listing.attempts.empty() || !listing.by_operation.empty()) {
+      const AttemptName held =
+          listing.attempts.empty() ? listing.by_operation.front() : AttemptName{group, listing.attempts.front()};
+      return {Code::kConflict, "there still is " + describe(held)};
     }
     state_->deleting.erase(group);
     return {};
@@ -236,7 +292,8 @@ class SimulatedTier final : public Tier {
   }
 
   Status put_committed(const AttemptName& attempt, std::string_view bytes) override {
-    SY_RETURN_IF_ERROR(check_group(attempt.group));
+    SY_RETURN_IF_ERROR(check(attempt));
+    SY_RETURN_IF_ERROR(check_durable("a `committed` marker"));
     SY_RETURN_IF_ERROR(fault("tier.marker"));
     const std::lock_guard lock(state_->mutex);
     SY_RETURN_IF_ERROR(alive());
@@ -251,7 +308,7 @@ class SimulatedTier final : public Tier {
   }
 
   Result<std::string> read_committed(const AttemptName& attempt) override {
-    SY_RETURN_IF_ERROR(check_group(attempt.group));
+    SY_RETURN_IF_ERROR(check(attempt));
     const std::lock_guard lock(state_->mutex);
     SY_RETURN_IF_ERROR(alive());
     const auto found = state_->attempts.find(attempt);
@@ -262,7 +319,8 @@ class SimulatedTier final : public Tier {
   }
 
   Status put_deleting(const std::string& group, std::string_view bytes) override {
-    SY_RETURN_IF_ERROR(check_group(group));
+    SY_RETURN_IF_ERROR(check(AttemptName{group, 0}));
+    SY_RETURN_IF_ERROR(check_durable("a `deleting` marker"));
     SY_RETURN_IF_ERROR(fault("tier.marker"));
     const std::lock_guard lock(state_->mutex);
     SY_RETURN_IF_ERROR(alive());
@@ -271,7 +329,7 @@ class SimulatedTier final : public Tier {
   }
 
   Result<std::string> read_deleting(const std::string& group) override {
-    SY_RETURN_IF_ERROR(check_group(group));
+    SY_RETURN_IF_ERROR(check(AttemptName{group, 0}));
     const std::lock_guard lock(state_->mutex);
     SY_RETURN_IF_ERROR(alive());
     const auto found = state_->deleting.find(group);
@@ -280,6 +338,7 @@ class SimulatedTier final : public Tier {
   }
 
   Status put_catalog_copy(std::uint64_t sequence, std::string_view bytes) override {
+    SY_RETURN_IF_ERROR(check_durable("a catalog copy"));
     SY_RETURN_IF_ERROR(fault("tier.marker"));
     const std::lock_guard lock(state_->mutex);
     SY_RETURN_IF_ERROR(alive());
@@ -356,7 +415,7 @@ class SimulatedTier final : public Tier {
     TierUsage usage;
     usage.bytes = state_->used_bytes();
     usage.capacity_bytes = state_->capacity_bytes.value_or(kEndlessBytes);
-    usage.free_bytes = usage.capacity_bytes - std::min(usage.capacity_bytes, usage.bytes);
+    usage.free_bytes = usage.capacity_bytes - std::min(usage.capacity_bytes, usage.bytes + state_->reserved_bytes());
     return usage;
   }
   Result<std::uint64_t> available_bytes() override {
@@ -368,10 +427,23 @@ class SimulatedTier final : public Tier {
   friend class SimulatedPut;
   friend class SimulatedReplacement;
 
-  static Status check_payloads(const std::vector<ObjectName>& names) {
+  Status check(const AttemptName& attempt) const {
+    SY_RETURN_IF_ERROR(directory::check_attempt(attempt));
+    if (attempt.operation.empty() || traits_.per_operation) return {};
+    return {Code::kInvalidArgument, "this tier keeps no objects by operation (" + describe(attempt) + ")"};
+  }
+  Status check(const ObjectName& name) const {
+    SY_RETURN_IF_ERROR(directory::check_name(name));
+    return check(name.in);
+  }
+  Status check_durable(const std::string& what) const {
+    if (traits_.durable) return {};
+    return {Code::kInvalidArgument, what + " must outlive the machine's memory, and the hot tier does not"};
+  }
+  Status check_payloads(const std::vector<ObjectName>& names) const {
     if (names.empty()) return {Code::kInvalidArgument, "a replacement without a name"};
     for (const ObjectName& name : names) {
-      SY_RETURN_IF_ERROR(check_name(name));
+      SY_RETURN_IF_ERROR(check(name));
       if (name.kind != ObjectKind::kPayload) return {Code::kInvalidArgument, describe(name) + " is no payload object"};
     }
     return {};
@@ -405,6 +477,7 @@ class SimulatedTier final : public Tier {
   static Status not_found(const std::string& what) { return {Code::kNotFound, what + " is not in the tier"}; }
   Status alive() const {
     if (state_->boot == boot_) return {};
+    if (state_->in_memory()) return {Code::kUnavailable, "the instance of this tier is gone"};
     return {Code::kUnavailable, "the machine of this tier has crashed"};
   }
   Status fault(const char* point) {
@@ -421,6 +494,10 @@ class SimulatedTier final : public Tier {
     for (auto at = state_->attempts.lower_bound({group, 0}); at != state_->attempts.end() && at->first.group == group;
          ++at) {
       if (!is_there(at->second)) continue;
+      if (!at->first.operation.empty()) {
+        listing.by_operation.push_back(at->first);
+        continue;
+      }
       listing.attempts.push_back(at->first.attempt);
       if (at->second.committed.has_value()) listing.committed_attempts.push_back(at->first.attempt);
     }
@@ -431,7 +508,7 @@ class SimulatedTier final : public Tier {
     const auto found = attempt.objects.find(name);
     if (found == attempt.objects.end()) return {};
     touch_content(found->second.inode);
-    attempt.removed.insert_or_assign(name, found->second);
+    if (!state_->in_memory()) attempt.removed.insert_or_assign(name, found->second);
     attempt.objects.erase(found);
     return {};
   }
@@ -468,7 +545,7 @@ class SimulatedTier final : public Tier {
   }
 
   Result<std::unique_ptr<SimulatedPut>> make_put(const ObjectName& name, std::uint64_t bytes, const Digest& sha256) {
-    SY_RETURN_IF_ERROR(check_name(name));
+    SY_RETURN_IF_ERROR(check(name));
     std::unique_ptr<SimulatedPut> put;
     {
       const std::lock_guard lock(state_->mutex);
@@ -486,7 +563,7 @@ class SimulatedTier final : public Tier {
   Runtime& runtime_;
   std::shared_ptr<State> state_;
   std::uint64_t boot_;
-  Traits traits_{.name = "cold", .medium = Medium::kDisk, .mappable = false, .listable = true, .durable = true};
+  Traits traits_;
   // Guarded by the disk's mutex:
   std::map<AttemptName, std::vector<State::WaitingContent>> waiting_content_;
   std::set<std::uint64_t> live_temporaries_;
@@ -536,7 +613,10 @@ Result<PutOutcome> SimulatedPut::finish() {
   if (!attempt.temporaries.contains(temporary_)) {
     return Status(Code::kUnavailable, "the temporary file of " + describe(name_) + " was removed by another process");
   }
-  const std::uint64_t used = state.used_bytes();
+  // Others' reservations are as good as used; its own serves it.
+  const auto reserved = state.reservations.find({&tier_, name_.in.operation});
+  const std::uint64_t own = reserved == state.reservations.end() ? 0 : std::min(reserved->second, bytes_);
+  const std::uint64_t used = state.used_bytes() + state.reserved_bytes() - own;
   if (state.capacity_bytes.has_value() && used + bytes_ > *state.capacity_bytes) {
     const std::uint64_t free_bytes = *state.capacity_bytes - std::min(used, *state.capacity_bytes);
     return Status(Code::kNoSpace, "write " + describe(name_) + ": wanted " + std::to_string(bytes_) + " bytes; " +
@@ -549,9 +629,10 @@ Result<PutOutcome> SimulatedPut::finish() {
   }
   auto inode = std::make_shared<State::Inode>();
   inode->bytes.assign(data.begin(), data.end());
-  inode->durable = bytes_ >= kSmallBytes;
+  inode->durable = bytes_ >= kSmallBytes || state.in_memory();
   state.written_bytes += bytes_;
   attempt.objects[name_] = {inode, false};
+  if (own > 0) reserved->second -= own;
   if (name_.kind == ObjectKind::kPayload) {
     if (inode->durable) {
       tier_.add_content(sha256_, inode, replace_);
@@ -611,10 +692,44 @@ Result<std::unique_ptr<PutStream>> SimulatedTier::open_replacement(std::vector<O
   return std::unique_ptr<PutStream>(std::make_unique<SimulatedReplacement>(*this, std::move(names), bytes, sha256));
 }
 
+/// Space that a tier holds for an operation.
+class SimulatedReservation final : public Reservation {
+ public:
+  SimulatedReservation(std::shared_ptr<State> state, State::ReservationName name)
+      : state_(std::move(state)), name_(std::move(name)) {}
+  SimulatedReservation(const SimulatedReservation&) = delete;
+  SimulatedReservation& operator=(const SimulatedReservation&) = delete;
+  ~SimulatedReservation() override {
+    const std::lock_guard lock(state_->mutex);
+    state_->reservations.erase(name_);
+  }
+
+ private:
+  std::shared_ptr<State> state_;
+  State::ReservationName name_;
+};
+
+Result<std::unique_ptr<Reservation>> SimulatedTier::reserve(const std::string& operation, std::uint64_t bytes) {
+  if (!traits_.per_operation) return Tier::reserve(operation, bytes);
+  SY_RETURN_IF_ERROR(check(AttemptName{std::string(64, '0'), 0, operation}));
+  SY_RETURN_IF_ERROR(fault("tier.claim"));
+  const std::lock_guard lock(state_->mutex);
+  SY_RETURN_IF_ERROR(alive());
+  const State::ReservationName name{this, operation};
+  SY_RETURN_IF_ERROR(state_->reserve(name, bytes));
+  return std::unique_ptr<Reservation>(std::make_unique<SimulatedReservation>(state_, name));
+}
+
 }  // namespace
 
-Result<std::unique_ptr<Tier>> open_simulated(Runtime& runtime, std::shared_ptr<SimulatedDisk> disk) {
+Result<std::unique_ptr<Tier>> open_simulated(Runtime& runtime, std::shared_ptr<SimulatedDisk> disk, bool create) {
   SY_CHECK(disk != nullptr, "a simulated tier needs a disk");
+  State& state = *disk->state_;
+  const std::lock_guard lock(state.mutex);
+  if (state.in_memory() && state.instance.empty()) {
+    if (!create) return Status(Code::kNotFound, "there is no instance of the hot tier");
+    state.instance = new_instance_id(runtime);
+  }
   return std::unique_ptr<Tier>(std::make_unique<SimulatedTier>(runtime, disk->state_));
 }
 
