@@ -132,7 +132,7 @@ Result<Account::Claims> Account::live_claims(const std::string& own) {
     if (opened < 0) return folder_.read_failure(-opened, "open", relative);
     const UniqueFd fd(opened);
     if (::flock(fd.get(), LOCK_SH | LOCK_NB) == 0) {
-      static_cast<void>(folder_.unlink(relative));  // its process is dead
+      if (!folder_.read_only()) static_cast<void>(folder_.unlink(relative));  // its process is dead
       continue;
     }
     std::array<std::byte, 8> text{};
@@ -146,6 +146,7 @@ Result<Account::Claims> Account::live_claims(const std::string& own) {
 
 /// True when the entry of the content index went: its bytes have no other name, and no put is about to give them one.
 bool Account::drop_unused(const std::string& entry) {
+  if (folder_.read_only()) return false;
   const int opened = folder_.open("tier.open_content", entry, O_RDONLY);
   if (opened < 0) return false;
   const UniqueFd fd(opened);

@@ -1,8 +1,8 @@
 // Opening the hot tier: which instance of which store it is.
 //
-// The instance file's name carries the boot id, and it is created exclusively: written under a temporary name, then
-// linked, which fails when somebody else was first; his is read then. So all processes of a boot that see the folder
-// agree, and a file of an older boot says nothing any more.
+// The instance file's name carries the boot id, and it is created exclusively: written without a name, then linked,
+// which fails when somebody else was first; his is read then. So all processes of a boot that see the folder agree, and
+// a file of an older boot says nothing any more.
 #include "tiers/open.h"
 
 #include <errno.h>
@@ -26,7 +26,6 @@ using memory::Instance;
 
 constexpr std::string_view kFormat = "steelyard-memory-tier";
 constexpr std::uint64_t kLayoutVersion = 1;
-constexpr std::string_view kTemporaryPrefix = ".instance-";
 constexpr std::size_t kInstanceFileBytesMax = 4096;
 constexpr std::string_view kNamePath = "name a tmpfs with hot.path (--hot-path, STEELYARD_HOT_PATH)";
 
@@ -85,19 +84,19 @@ Result<Instance> read_instance(Folder& folder, const std::string& store_id, cons
 
 Status make_instance(Folder& folder, const std::string& store_id, const std::string& boot_id) {
   const std::string text = encode(new_instance_id(folder.runtime()), store_id, boot_id);
-  const std::string temporary = std::string(kTemporaryPrefix) + folder.runtime().random_hex(8);
   const std::string name = instance_file_name(boot_id);
-  const int opened = folder.open("tier.instance_write", temporary, O_WRONLY | O_CREAT | O_EXCL, 0444);
-  if (opened < 0) return folder.write_failure(-opened, "create", temporary, text.size());
+  const int opened = folder.open("tier.instance_write", ".", O_TMPFILE | O_RDWR, 0444);
+  if (opened < 0) return folder.write_failure(-opened, "create a file in", ".", text.size());
   const UniqueFd fd(opened);
-  int result = 0;
-  if (::write(fd.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()))
-    result = errno != 0 ? -errno : -EIO;
+  const ssize_t wrote = ::pwrite(fd.get(), text.data(), text.size(), 0);
+  if (wrote != static_cast<ssize_t>(text.size())) {
+    return folder.write_failure(wrote < 0 ? errno : ENOSPC, "write", name, text.size());
+  }
   SY_POINT(folder.runtime(), "tier.before_instance");
-  if (result == 0) result = folder.link("tier.instance_link", temporary, name);
-  SY_POINT(folder.runtime(), "tier.after_instance");
-  static_cast<void>(folder.unlink(temporary));
+  const int result =
+      folder.link("tier.instance_link", std::string(directory::kDescriptors) + std::to_string(opened), name);
   if (result < 0 && result != -EEXIST) return folder.write_failure(-result, "make", name, text.size());
+  SY_POINT(folder.runtime(), "tier.after_instance");
   return {};
 }
 
