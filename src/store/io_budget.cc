@@ -3,59 +3,16 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
-#include <fstream>
 #include <string>
-#include <string_view>
 
 #include "base/limits.h"
+#include "base/memory_limits.h"
 
 namespace steelyard::store {
-namespace {
-
-/// v1 writes "no limit" as the largest page-aligned number; nothing real comes near.
-constexpr std::uint64_t kUnlimited = 1ULL << 60;
-
-std::optional<std::uint64_t> read_limit(const std::string& path) {
-  std::ifstream in(path);
-  std::string text;
-  if (!std::getline(in, text)) return std::nullopt;
-  std::uint64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value >= kUnlimited) return std::nullopt;
-  return value;
-}
-
-/// The smallest limit from `group` up to the root of the hierarchy. A container sees its own group as the root.
-std::optional<std::uint64_t> smallest(const std::string& root, std::string_view group, const std::string& file) {
-  std::optional<std::uint64_t> least;
-  for (std::string path(group);;) {
-    if (const auto limit = read_limit(root + path + "/" + file)) least = std::min(*limit, least.value_or(*limit));
-    if (path.empty()) return least;
-    path.resize(path.rfind('/') == std::string::npos ? 0 : path.rfind('/'));
-  }
-}
-
-}  // namespace
-
 std::optional<std::uint64_t> cgroup_memory_limit(const std::string& own_groups, const std::string& hierarchies) {
-  std::ifstream in(own_groups);
   std::optional<std::uint64_t> least;
-  const auto take = [&](std::optional<std::uint64_t> limit) {
-    if (limit) least = std::min(*limit, least.value_or(*limit));
-  };
-  for (std::string line; std::getline(in, line);) {
-    const auto first = line.find(':');
-    const auto second = line.find(':', first + 1);
-    if (first == std::string::npos || second == std::string::npos) continue;
-    const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
-    const std::string_view group = std::string_view(line).substr(second + 1);
-    if (controllers == ",,") {
-      take(smallest(hierarchies, group, "memory.max"));
-      take(smallest(hierarchies, group, "memory.high"));
-    } else if (controllers.find(",memory,") != std::string::npos) {
-      take(smallest(hierarchies + "/memory", group, "memory.limit_in_bytes"));
-    }
+  for (const MemoryLimit& limit : cgroup_memory_limits(own_groups, hierarchies)) {
+    least = std::min(limit.bytes, least.value_or(limit.bytes));
   }
   return least;
 }

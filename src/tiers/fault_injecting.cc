@@ -161,6 +161,10 @@ class FaultInjectingTier final : public Tier {
 
   const Traits& traits() const override { return inner_->traits(); }
 
+  Result<std::string> instance() override {
+    SY_RETURN_IF_ERROR(faults_.before("instance", false));
+    return inner_->instance();
+  }
   Result<bool> link(const ObjectName& name, const Digest& sha256, std::uint64_t bytes) override {
     return changing<Result<bool>>("link", [&] { return inner_->link(name, sha256, bytes); });
   }
@@ -186,6 +190,10 @@ class FaultInjectingTier final : public Tier {
     SY_RETURN_IF_ERROR(faults_.before("start_read", false));
     SY_ASSIGN_OR_RETURN(auto read, inner_->start_read(name, ranges));
     return std::unique_ptr<PendingRead>(std::make_unique<FaultyRead>(faults_, std::move(read), std::move(ranges)));
+  }
+  Status map(const ObjectName& name, std::uint64_t bytes, const AddressRange& range, std::size_t offset) override {
+    SY_RETURN_IF_ERROR(faults_.before("map", false));
+    return inner_->map(name, bytes, range, offset);
   }
   Result<std::vector<ObjectStat>> list_attempt(const AttemptName& attempt, std::vector<std::string>* foreign) override {
     SY_RETURN_IF_ERROR(faults_.before("list_attempt", false));
@@ -305,6 +313,10 @@ class FaultInjectingTier final : public Tier {
   Result<std::uint64_t> available_bytes() override {
     SY_RETURN_IF_ERROR(faults_.before("available_bytes", false));
     return inner_->available_bytes();
+  }
+  Result<std::unique_ptr<Reservation>> reserve(const std::string& operation, std::uint64_t bytes) override {
+    SY_RETURN_IF_ERROR(faults_.before("reserve", true));
+    return inner_->reserve(operation, bytes);
   }
   std::vector<std::string> facts() override { return inner_->facts(); }
 

@@ -2,10 +2,14 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
+#include "base/memory_limits.h"
 #include "base/runtime.h"
 #include "tiers/tier.h"
 
@@ -25,6 +29,37 @@ struct DirectoryOptions {
 /// The cold tier of a local disk or mounted volume (docs/formats/directory-tier.md). CORRUPT for foreign files or
 /// another store's folder, UNAVAILABLE for a newer layout.
 Result<std::unique_ptr<Tier>> open_directory(Runtime& runtime, const DirectoryOptions& options);
+
+struct MemoryOptions {
+  std::string path;      ///< hot.path: a tmpfs, or a folder on one
+  std::string store_id;  ///< 32 hex digits
+  bool create = false;   ///< make the instance where there is none (NOT_FOUND otherwise)
+  bool read_only = false;
+  std::optional<std::uint64_t> capacity;  ///< hot.capacity; absent: half of the filesystem
+  /// Who may have made the instance beside this user and root: the owner of the store. In a folder of hot.path that not
+  /// everybody may write to, whoever may is trusted.
+  std::optional<std::uint32_t> trusted_owner;
+  /// What limits memory here; for tests.
+  std::function<std::vector<MemoryLimit>()> memory_limits = system_memory_limits;
+};
+
+/// The hot tier: the store's instance `<path>/steelyard-<store id>` (docs/formats/memory-tier.md). Of several processes
+/// that make one at once all get the same. INVALID_ARGUMENT where the path is no tmpfs, UNAUTHORIZED for an instance of
+/// a user who is not trusted, CORRUPT for another store's, UNAVAILABLE for a newer layout. Space is looked at by
+/// reserve() and puts, not here.
+Result<std::unique_ptr<Tier>> open_memory(Runtime& runtime, const MemoryOptions& options);
+
+/// Whose replicas a recorded instance's are, for a process in the boot `boot_id` (Runtime::epoch) that has `mounted`
+/// (Tier::instance; empty: no instance there).
+enum class InstanceView : std::uint8_t {
+  kMounted,  ///< the one that is mounted: what it lists is what there is
+  kUnknown,  ///< another one of this boot, which another container may have: read cold, publish nothing
+  kGone,     ///< of another boot: its memory is no more
+};
+InstanceView view_of_instance(std::string_view recorded, std::string_view mounted, std::string_view boot_id);
+
+/// A new id for an instance of this boot: 16 digits of the boot id's SHA-256, 16 random ones.
+std::string new_instance_id(Runtime& runtime);
 
 /// Writes the store id into a folder's store.json, over whatever is there. For a caller who has proved that the folder
 /// holds that store's objects, and that no other store uses it.

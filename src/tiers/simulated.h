@@ -16,6 +16,10 @@
 //   * Every tier opened before the crash belongs to a dead machine: all its calls are UNAVAILABLE and change nothing.
 // A process that merely dies loses nothing: its tier may go on being called, which is how late steps of dead writers
 // are played; `kill` leaves the temporary files of its pending puts behind, as SIGKILL does.
+//
+// The same class stands for the tmpfs of a hot tier. Then a crash takes everything, and so does SimulatedDisk::vanish,
+// as of a hot tier that is wiped or whose tmpfs is unmounted while the machine goes on: the tiers over it answer
+// UNAVAILABLE, and the next one opened makes another instance. What is mapped stays as it was.
 #pragma once
 
 #include <cstdint>
@@ -28,10 +32,12 @@
 
 namespace steelyard::tiers {
 
+enum class SimulatedMedium : std::uint8_t { kDisk, kMemory };
+
 class SimulatedDisk {
  public:
   /// The seed decides what a crash takes.
-  explicit SimulatedDisk(std::uint64_t seed);
+  explicit SimulatedDisk(std::uint64_t seed, SimulatedMedium medium = SimulatedMedium::kDisk);
   SimulatedDisk(const SimulatedDisk&) = delete;
   SimulatedDisk& operator=(const SimulatedDisk&) = delete;
   ~SimulatedDisk();
@@ -40,6 +46,8 @@ class SimulatedDisk {
   void set_capacity(std::optional<std::uint64_t> bytes);
   /// The machine stops and starts again.
   void crash();
+  /// A memory is wiped: everything in it goes, and the instance with it.
+  void vanish();
   /// The temporary files that exist now are nobody's: their pending puts fail, and only remove_temporaries frees them.
   void kill_pending_puts();
   /// Flips one bit of an object's stored bytes, under every name that shares them; false when it is not there.
@@ -57,11 +65,13 @@ class SimulatedDisk {
   struct State;
 
  private:
-  friend Result<std::unique_ptr<Tier>> open_simulated(Runtime& runtime, std::shared_ptr<SimulatedDisk> disk);
+  friend Result<std::unique_ptr<Tier>> open_simulated(Runtime& runtime, std::shared_ptr<SimulatedDisk> disk,
+                                                      bool create);
   std::shared_ptr<State> state_;
 };
 
-/// A tier over the disk, as one process has it.
-Result<std::unique_ptr<Tier>> open_simulated(Runtime& runtime, std::shared_ptr<SimulatedDisk> disk);
+/// A tier over the disk, as one process has it. A memory without an instance gets one, or without `create` is
+/// NOT_FOUND.
+Result<std::unique_ptr<Tier>> open_simulated(Runtime& runtime, std::shared_ptr<SimulatedDisk> disk, bool create = true);
 
 }  // namespace steelyard::tiers

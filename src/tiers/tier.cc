@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "base/check.h"
 #include "base/checked.h"
 
 namespace steelyard::tiers {
@@ -37,6 +38,48 @@ Result<std::vector<ContentEntry>> Tier::list_content() {
 Status Tier::read(const ObjectName& name, std::vector<ReadRange> ranges) {
   SY_ASSIGN_OR_RETURN(auto pending, start_read(name, std::move(ranges)));
   return pending->finish();
+}
+
+Status Tier::map(const ObjectName& /*name*/, std::uint64_t /*bytes*/, const AddressRange& /*range*/,
+                 std::size_t /*offset*/) {
+  return {Code::kInvalidArgument, "objects of the " + traits().name + " tier cannot be mapped"};
+}
+
+Result<std::unique_ptr<Reservation>> Tier::reserve(const std::string& /*operation*/, std::uint64_t /*bytes*/) {
+  return Status(Code::kInvalidArgument, "the " + traits().name + " tier takes no reservations");
+}
+
+Result<AddressRange> AddressRange::reserve(std::uint64_t bytes) {
+  AddressRange range;
+  if (bytes == 0) return range;
+  const auto rounded = checked_mul(div_ceil<std::uint64_t>(bytes, kAlignment), std::uint64_t{kAlignment});
+  void* data = MAP_FAILED;
+  if (rounded) data = ::mmap(nullptr, *rounded, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (data == MAP_FAILED) {
+    return Status(Code::kUnavailable, "no address space for " + std::to_string(bytes) + " bytes of mapped objects",
+                  "raise the limit of this process's address space (ulimit -v)");
+  }
+  range.data_ = static_cast<std::byte*>(data);
+  range.bytes_ = *rounded;
+  return range;
+}
+
+AddressRange::AddressRange(AddressRange&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+
+AddressRange& AddressRange::operator=(AddressRange&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(bytes_, other.bytes_);
+  return *this;
+}
+
+AddressRange::~AddressRange() {
+  if (data_ != nullptr) ::munmap(data_, bytes_);
+}
+
+ByteView AddressRange::view(std::size_t offset, std::size_t bytes) const {
+  SY_CHECK(offset <= bytes_ && bytes <= bytes_ - offset, "a view lies inside its range");
+  return {data_ + offset, bytes};
 }
 
 Result<AlignedBuffer> AlignedBuffer::allocate(std::size_t bytes) {

@@ -20,10 +20,13 @@
 
 namespace steelyard::tiers {
 
-/// The objects of one import attempt of one revision.
+/// The objects of one import attempt of one revision; in a memory tier those of them that one operation brought there.
 struct AttemptName {
   std::string group;  ///< 64 hex digits: the payload group digest
   std::uint32_t attempt = 0;
+  /// 32 hex digits: the operation that made the replicas, only where Traits::per_operation. What a dead runner of an
+  /// older operation puts or removes late has that operation's name, so nobody else's replicas are touched.
+  std::string operation = {};
   auto operator<=>(const AttemptName&) const = default;
 };
 
@@ -51,6 +54,8 @@ struct Traits {
   bool mappable = false;
   bool listable = false;
   bool durable = false;
+  bool per_operation = false;        ///< AttemptName::operation, and reserve()
+  bool keeps_unused_content = true;  ///< content that no object uses stays until it is removed; else its memory is free
 };
 
 /// How an object came to be there.
@@ -105,7 +110,8 @@ struct TierUsage {
 /// What lies in the group folder beside objects.
 struct GroupListing {
   bool deleting = false;
-  std::vector<std::uint32_t> attempts;            ///< ascending
+  std::vector<std::uint32_t> attempts;            ///< ascending; those that no operation made
+  std::vector<AttemptName> by_operation;          ///< ascending; the others
   std::vector<std::uint32_t> committed_attempts;  ///< those with a `committed` marker
 };
 
@@ -137,11 +143,46 @@ struct CatalogCopyHead {
   std::uint64_t total_bytes = 0;
 };
 
+/// Address space for mapped objects, nothing of it readable until one is mapped there. Move-only. Who owns it decides
+/// how long its mappings live: names that are removed, an instance that is wiped and a tier that is closed leave them
+/// as they are. Thread-compatible; objects may be mapped into one range from several threads at once.
+class AddressRange {
+ public:
+  AddressRange() = default;
+  /// Rounded up to whole pages. UNAVAILABLE naming the bytes when there is no address space.
+  static Result<AddressRange> reserve(std::uint64_t bytes);
+  AddressRange(AddressRange&& other) noexcept;
+  AddressRange& operator=(AddressRange&& other) noexcept;
+  ~AddressRange();
+  std::byte* data() const { return data_; }
+  std::size_t size() const { return bytes_; }
+  /// `bytes` bytes at `offset`; readable where objects were mapped.
+  ByteView view(std::size_t offset, std::size_t bytes) const;
+
+ private:
+  std::byte* data_ = nullptr;
+  std::size_t bytes_ = 0;
+};
+
+/// Space that puts of one operation will take, set aside before the first. What is left of it is free again when it is
+/// destroyed, or when its process ends, however that happens. It must not outlive its tier.
+class Reservation {
+ public:
+  virtual ~Reservation() = default;
+};
+
 class Tier {
  public:
   virtual ~Tier() = default;
 
   virtual const Traits& traits() const = 0;
+
+  /// Which instance of a memory the replicas lie in: 32 hex digits, the same for every process that mounts it, and
+  /// never given again. It is what the catalog records with hot residency; view_of_instance (tiers/open.h) says what an
+  /// id that was recorded means here. Ask again before anything is published from this tier's view: UNAVAILABLE when
+  /// the instance that was opened is no longer the one found at its path (wiped, unmounted, mounted anew), and then
+  /// nothing is known of any replica. Empty for a durable tier.
+  virtual Result<std::string> instance() { return std::string(); }
 
   // --- objects -------------------------------------------------------------------------------------------------------
 
@@ -168,6 +209,12 @@ class Tier {
   /// 4096 (the last may end with the object), is filled without a copy and past the page cache.
   virtual Result<std::unique_ptr<PendingRead>> start_read(const ObjectName& name, std::vector<ReadRange> ranges) = 0;
   Status read(const ObjectName& name, std::vector<ReadRange> ranges);
+  /// Maps the whole object, read-only and shared with every process that does the same, at `offset` of `range`, instead
+  /// of what was mapped there; nothing is read. `bytes` is the size that the manifest gives it. Offsets are multiples
+  /// of 4096, so the objects of a run, mapped at their offsets in the run, lie at consecutive addresses. Its memory was
+  /// there before it had a name, so no access ends in a signal. NOT_FOUND when the name is not there; CORRUPT when it
+  /// has another size; INVALID_ARGUMENT unless Traits::mappable, and for a place outside the range.
+  virtual Status map(const ObjectName& name, std::uint64_t bytes, const AddressRange& range, std::size_t offset);
 
   /// Objects of the attempt, manifest first, then payloads by index. `foreign` receives names that are no object's
   /// (temporary files excepted) when given.
@@ -175,7 +222,7 @@ class Tier {
                                                        std::vector<std::string>* foreign = nullptr) = 0;
   virtual Result<GroupListing> list_group(const std::string& group) = 0;
 
-  /// Removing what is not there is OK.
+  /// Removing what is not there is OK. Without Traits::keeps_unused_content the last name takes the content with it.
   virtual Status remove(const ObjectName& name) = 0;
   /// For a removal that is decided after it, and may come late. NOT_FOUND when the attempt is not there.
   virtual Result<std::unique_ptr<HeldAttempt>> hold_attempt(const AttemptName& attempt) = 0;
@@ -256,8 +303,14 @@ class Tier {
 
   /// `each`, if given, sees every payload object on the way, those of a group one after the other.
   virtual Result<TierUsage> usage(const std::function<void(const ObjectStat&)>& each = {}) = 0;
-  /// Bytes that may be written before `cold.reserve_free` is touched.
+  /// Bytes that may be put: in a directory before `cold.reserve_free` is touched, in memory before `hot.capacity`, the
+  /// filesystem, a memory limit or the machine's memory is used up, less what others have reserved.
   virtual Result<std::uint64_t> available_bytes() = 0;
+  /// Sets `bytes` aside for puts under the operation, in every process's count at once; puts without it are counted one
+  /// by one. NO_SPACE, changing nothing, with what was wanted and is there, and the setting in the way: `hot.capacity`,
+  /// the container's --shm-size, the memory limit of the cgroup. INVALID_ARGUMENT unless Traits::per_operation, and for
+  /// an operation that has a reservation in this process.
+  virtual Result<std::unique_ptr<Reservation>> reserve(const std::string& operation, std::uint64_t bytes);
   /// What this tier had to do without here (io_uring, direct I/O, shared copies), a sentence each; for `doctor`. Grows
   /// as the tier finds out.
   virtual std::vector<std::string> facts() { return {}; }

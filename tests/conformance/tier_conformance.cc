@@ -2,131 +2,11 @@
 
 #include <algorithm>
 #include <optional>
-#include <type_traits>
-#include <utility>
 
-#include "hash/sha256.h"
+#include "tests/conformance/tier_bench.h"
 
 namespace steelyard::conformance {
 namespace {
-
-using tiers::AlignedBuffer;
-using tiers::AttemptName;
-using tiers::ObjectKind;
-using tiers::ObjectName;
-using tiers::PutOutcome;
-using tiers::ReadRange;
-using tiers::Tier;
-
-constexpr std::uint64_t kMiB = 1024 * 1024;
-
-struct Skipped {
-  std::string why;
-};
-struct Failed {
-  std::string why;
-};
-
-/// One case's view: a tier, groups of its own, and checks that end the case.
-class Bench {
- public:
-  Bench(Runtime& runtime, const TierUnderTest& subject) : runtime_(runtime), subject_(subject) {
-    tier_ = reopen();
-    group_ = runtime_.random_hex(32);
-  }
-  Bench(const Bench&) = delete;
-  Bench& operator=(const Bench&) = delete;
-  ~Bench() {
-    for (std::uint32_t attempt = 1; attempt <= 4; ++attempt) {
-      tier_->remove_attempt({group_, attempt}).ignore("cleaning up");
-    }
-    tier_->remove_group(group_).ignore("cleaning up");
-    for (const Digest& digest : digests_) tier_->remove_content(digest).ignore("cleaning up");
-  }
-
-  Runtime& runtime() { return runtime_; }
-  const TierUnderTest& subject() const { return subject_; }
-  Tier& tier() { return *tier_; }
-  const std::string& group() const { return group_; }
-  AttemptName attempt(std::uint32_t number = 1) const { return {group_, number}; }
-  ObjectName payload(std::uint32_t index, std::uint32_t number = 1) const {
-    return {attempt(number), ObjectKind::kPayload, index};
-  }
-  ObjectName manifest(std::uint32_t number = 1) const { return {attempt(number), ObjectKind::kManifest, 0}; }
-
-  std::unique_ptr<Tier> reopen() {
-    auto opened = subject_.open();
-    check(opened.status());
-    return std::move(opened).value();
-  }
-
-  AlignedBuffer random_bytes(std::uint64_t bytes) {
-    AlignedBuffer buffer = AlignedBuffer::allocate(bytes).value();
-    runtime_.fill_random(buffer.span());
-    return buffer;
-  }
-  Digest digest(ByteView bytes) {
-    const Digest value = hash::sha256(bytes);
-    digests_.push_back(value);
-    return value;
-  }
-
-  Result<PutOutcome> try_put(const ObjectName& name, ByteView bytes) { return try_put(tier(), name, bytes); }
-  Result<PutOutcome> try_put(Tier& tier, const ObjectName& name, ByteView bytes) {
-    SY_ASSIGN_OR_RETURN(auto put, tier.start_put(name, bytes, digest(bytes)));
-    return put->finish();
-  }
-  void put(const ObjectName& name, ByteView bytes, PutOutcome expected = PutOutcome::kWritten) {
-    const auto outcome = try_put(name, bytes);
-    check(outcome.status());
-    equal(static_cast<int>(*outcome), static_cast<int>(expected), "outcome of a put");
-  }
-  void holds(Tier& tier, const ObjectName& name, ByteView bytes) {
-    const auto stat = tier.stat(name);
-    check(stat.status());
-    equal(stat->bytes, static_cast<std::uint64_t>(bytes.size()), "size of an object");
-    std::vector<std::byte> found(bytes.size());
-    check(tier.read(name, {{0, found}}));
-    that(std::equal(found.begin(), found.end(), bytes.begin()), "an object reads back with other bytes");
-  }
-  void holds(const ObjectName& name, ByteView bytes) { holds(tier(), name, bytes); }
-  void absent(const ObjectName& name) {
-    equal(code_name(tier().stat(name).code()), code_name(Code::kNotFound), "stat of an absent object");
-  }
-
-  [[noreturn]] static void skip(std::string why) { throw Skipped{std::move(why)}; }
-  static void that(bool condition, const std::string& why) {
-    if (!condition) throw Failed{why};
-  }
-  static void check(const Status& status) {
-    if (!status.ok()) throw Failed{status.to_string()};
-  }
-  static void code(const Status& status, Code expected, const std::string& what) {
-    if (status.code() != expected) {
-      throw Failed{what + ": expected " + std::string(code_name(expected)) + ", found " + status.to_string()};
-    }
-  }
-  template <typename A, typename B>
-  static void equal(const A& found, const B& expected, const std::string& what) {
-    if (found != expected) throw Failed{what + ": found " + text(found) + ", expected " + text(expected)};
-  }
-
- private:
-  template <typename T>
-  static std::string text(const T& value) {
-    if constexpr (std::is_convertible_v<T, std::string_view>) {
-      return std::string(value);
-    } else {
-      return std::to_string(value);
-    }
-  }
-
-  Runtime& runtime_;
-  const TierUnderTest& subject_;
-  std::unique_ptr<Tier> tier_;
-  std::string group_;
-  std::vector<Digest> digests_;
-};
 
 void put_reads_back(Bench& b) {
   std::uint32_t index = 0;
@@ -292,7 +172,7 @@ void late_steps_are_harmless(Bench& b) {
   b.put(b.payload(0, 2), others.span().first(3000));
   b.put(b.manifest(2), others.span().first(500));
   b.check(b.tier().flush(b.attempt(2)));
-  b.check(b.tier().put_committed(b.attempt(2), "record"));
+  if (b.tier().traits().durable) b.check(b.tier().put_committed(b.attempt(2), "record"));
   b.check(b.tier().remove_attempt(b.attempt(1)));
   (*late_put)->finish().status().ignore("it may fail or succeed, in its own attempt");
   dead->flush(b.attempt(1)).ignore("as above");
@@ -301,6 +181,7 @@ void late_steps_are_harmless(Bench& b) {
   b.equal(b.tier().list_attempt(b.attempt(2))->size(), std::size_t{2}, "objects of the committed attempt");
   const auto listing = b.tier().list_group(b.group());
   b.check(listing.status());
+  if (!b.tier().traits().durable) return;
   b.equal(listing->committed_attempts.size(), std::size_t{1}, "committed attempts");
   b.equal(listing->committed_attempts.front(), 2U, "the committed attempt");
 }
@@ -387,7 +268,31 @@ void listing_is_ordered_and_reports_foreign_names(Bench& b) {
   b.equal(b.tier().list_attempt(b.attempt(3))->size(), std::size_t{0}, "objects of an absent attempt");
 }
 
+void markers_are_for_durable_tiers(Bench& b) {
+  const auto bytes = b.random_bytes(100);
+  b.put(b.payload(0), bytes.span());
+  const bool durable = b.tier().traits().durable;
+  const Code wanted = durable ? Code::kOk : Code::kInvalidArgument;
+  b.code(b.tier().put_committed(b.attempt(), "record"), wanted, "a `committed` marker");
+  b.code(b.tier().put_deleting(b.group(), "going"), wanted, "a `deleting` marker");
+  const auto listing = b.tier().list_group(b.group());
+  b.check(listing.status());
+  b.equal(listing->deleting, durable, "a `deleting` marker is listed");
+  b.equal(listing->committed_attempts.size(), std::size_t{durable ? 1U : 0U}, "`committed` markers listed");
+  const std::uint64_t sequence = (std::uint64_t{1} << 61) + std::stoull(b.runtime().random_hex(4), nullptr, 16);
+  b.code(b.tier().put_catalog_copy(sequence, "copy"), wanted, "a catalog copy");
+  b.code(b.tier().read_catalog_copy(sequence).status(), durable ? Code::kOk : Code::kNotFound, "reading the copy");
+  b.check(b.tier().remove_catalog_copy(sequence));
+  b.code(b.tier().replace_committed(b.attempt(), "another"), wanted, "another `committed` marker");
+  b.code(b.tier().read_committed(b.attempt()).status(), durable ? Code::kOk : Code::kNotFound, "reading the marker");
+  // There is nothing to take back, or it is taken back.
+  b.check(b.tier().check_removable(b.group()));
+  b.check(b.tier().remove_deleting(b.group()));
+  b.code(b.tier().read_deleting(b.group()).status(), Code::kNotFound, "reading a marker that is not there");
+}
+
 void markers_are_create_only(Bench& b) {
+  if (!b.tier().traits().durable) return;
   b.code(b.tier().put_committed(b.attempt(), "record"), Code::kNotFound, "`committed` of an absent attempt");
   b.code(b.tier().read_committed(b.attempt()).status(), Code::kNotFound, "reading an absent `committed`");
   const auto bytes = b.random_bytes(100);
@@ -429,13 +334,14 @@ void removal_is_idempotent(Bench& b) {
   b.absent(b.payload(0));
   b.put(b.payload(1), bytes.span().first(10));
   b.put(b.manifest(), bytes.span().first(20));
-  b.check(b.tier().put_committed(b.attempt(), "record"));
-  b.check(b.tier().put_deleting(b.group(), "going"));
+  const bool durable = b.tier().traits().durable;
+  if (durable) b.check(b.tier().put_committed(b.attempt(), "record"));
+  if (durable) b.check(b.tier().put_deleting(b.group(), "going"));
   b.code(b.tier().remove_group(b.group()), Code::kConflict, "removing a group that holds an attempt");
   b.check(b.tier().remove_attempt(b.attempt()));
   b.check(b.tier().remove_attempt(b.attempt()));
   b.equal(b.tier().list_group(b.group())->attempts.size(), std::size_t{0}, "attempts after removal");
-  b.that(b.tier().list_group(b.group())->deleting, "`deleting` stays until the group goes");
+  b.equal(b.tier().list_group(b.group())->deleting, durable, "`deleting` stays until the group goes");
   b.check(b.tier().remove_group(b.group()));
   b.check(b.tier().remove_group(b.group()));
   b.that(!b.tier().list_group(b.group())->deleting, "`deleting` after the group went");
@@ -470,15 +376,19 @@ void removal_reaches_what_was_held(Bench& b) {
   b.check(late->remove_held(**held));  // nothing is left of it
   b.put(b.payload(0), after.span());
   b.put(b.manifest(), after.span().first(100));
-  b.check(b.tier().put_committed(b.attempt(), "record"));
+  const auto& traits = b.tier().traits();
+  if (traits.durable) b.check(b.tier().put_committed(b.attempt(), "record"));
   b.check(late->remove_held(**held));
   b.holds(b.payload(0), after.span());
   b.holds(b.manifest(), after.span().first(100));
-  b.equal(*b.tier().read_committed(b.attempt()), std::string("record"), "the marker of an attempt made since");
+  if (traits.durable) {
+    b.equal(*b.tier().read_committed(b.attempt()), std::string("record"), "the marker of an attempt made since");
+  }
 
   const auto again = late->hold_attempt(b.attempt());
   b.check(again.status());
-  b.put(b.payload(1), before.span(), PutOutcome::kLinked);  // it is the same attempt still
+  // It is the same attempt still.
+  b.put(b.payload(1), before.span(), traits.keeps_unused_content ? PutOutcome::kLinked : PutOutcome::kWritten);
   b.check(late->remove_held(**again));
   b.equal(b.tier().list_group(b.group())->attempts.size(), std::size_t{0}, "attempts after removal");
 }
@@ -488,9 +398,16 @@ void an_empty_group_goes(Bench& b) {
   b.put(b.payload(0), bytes.span().first(1000));
   b.check(b.tier().remove_empty_group(b.group()));
   b.holds(b.payload(0), bytes.span().first(1000));
-  b.check(b.tier().put_deleting(b.group(), ""));
+  const bool durable = b.tier().traits().durable;
+  if (durable) b.check(b.tier().put_deleting(b.group(), ""));
   b.check(b.tier().remove_attempt(b.attempt()));
   b.check(b.tier().remove_empty_group(b.group()));
+  if (!durable) {
+    const auto groups = b.tier().list_groups();
+    b.check(groups.status());
+    b.that(!std::binary_search(groups->begin(), groups->end(), b.group()), "a group without anything is not listed");
+    return;
+  }
   b.that(b.tier().list_group(b.group())->deleting, "a marker keeps its group");
   // It is there, and gets the bytes for which there was no room.
   b.equal(*b.tier().read_deleting(b.group()), std::string(), "an empty marker");
@@ -528,7 +445,9 @@ void content_can_be_listed_and_removed(Bench& b) {
   b.equal(entry->bytes, std::uint64_t{2 * kMiB}, "bytes of the entry");
   b.equal(entry->links, std::uint64_t{2}, "links of the entry");
   b.check(b.tier().remove(b.payload(0)));
-  b.equal(find()->links, std::uint64_t{1}, "links of an entry that no object uses");
+  entry = find();
+  b.equal(entry.has_value(), b.tier().traits().keeps_unused_content, "content that no object uses is there");
+  if (entry) b.equal(entry->links, std::uint64_t{1}, "links of an entry that no object uses");
   b.check(b.tier().remove_content(digest));
   b.check(b.tier().remove_content(digest));
   b.that(!find().has_value(), "the entry went");
@@ -578,7 +497,8 @@ void replacement_reaches_every_name(Bench& b) {
     const auto reopened = b.reopen();
     b.holds(*reopened, other, new_bytes);
 
-    // The old content is in the index still, and is linked back without a byte written.
+    // The old content may be in the index still, and then is linked back without a byte written.
+    if (!b.tier().traits().keeps_unused_content) continue;
     const auto linked = b.tier().relink({other, own}, b.digest(old_bytes), bytes);
     b.check(linked.status());
     b.that(*linked, "content that is there is linked");
@@ -620,6 +540,7 @@ void replacement_is_whole_or_not_at_all(Bench& b) {
 }
 
 void catalog_copies_are_kept_by_sequence(Bench& b) {
+  if (!b.tier().traits().durable) return;
   const std::uint64_t base = (std::uint64_t{1} << 62) + std::stoull(b.runtime().random_hex(4), nullptr, 16);
   b.check(b.tier().put_catalog_copy(base + 5, "five"));
   b.check(b.tier().put_catalog_copy(base, "zero"));
@@ -712,10 +633,6 @@ void usage_counts_shared_bytes_once(Bench& b) {
   b.that(after->capacity_bytes >= after->free_bytes, "free bytes are within the capacity");
 }
 
-struct Case {
-  const char* name;
-  void (*run)(Bench&);
-};
 constexpr Case kCases[] = {
     {"put reads back", put_reads_back},
     {"unaligned memory is put", unaligned_memory_is_put},
@@ -732,6 +649,7 @@ constexpr Case kCases[] = {
     {"ranges read exactly", ranges_read_exactly},
     {"reading past the end is an error", reading_past_the_end_is_an_error},
     {"listing is ordered and reports foreign names", listing_is_ordered_and_reports_foreign_names},
+    {"markers are for durable tiers", markers_are_for_durable_tiers},
     {"markers are create-only", markers_are_create_only},
     {"removal is idempotent", removal_is_idempotent},
     {"removal goes on past failures", removal_goes_on_past_failures},
@@ -751,8 +669,10 @@ constexpr Case kCases[] = {
 }  // namespace
 
 std::vector<CaseResult> run_tier_conformance(Runtime& runtime, const TierUnderTest& subject) {
+  std::vector<Case> cases(std::begin(kCases), std::end(kCases));
+  for (const Case& one : memory_cases()) cases.push_back(one);
   std::vector<CaseResult> results;
-  for (const Case& one : kCases) {
+  for (const Case& one : cases) {
     CaseResult result;
     result.name = one.name;
     try {

@@ -63,6 +63,18 @@ class ProcessTier final : public tiers::Tier {
       : process_(process), inner_(std::move(inner)), graveyard_(graveyard), canary_(canary) {}
 
   const tiers::Traits& traits() const override { return inner_->traits(); }
+  Result<std::string> instance() override {
+    if (!process_.alive()) return dead();
+    return inner_->instance();
+  }
+  Status map(const tiers::ObjectName& name, std::uint64_t bytes, const tiers::AddressRange& range,
+             std::size_t offset) override {
+    return process_.alive() ? inner_->map(name, bytes, range, offset) : dead();
+  }
+  Result<std::unique_ptr<tiers::Reservation>> reserve(const std::string& operation, std::uint64_t bytes) override {
+    if (!process_.alive()) return dead();
+    return inner_->reserve(operation, bytes);
+  }
   Result<bool> link(const tiers::ObjectName& name, const Digest& sha256, std::uint64_t bytes) override {
     if (!process_.alive()) return dead();
     return inner_->link(name, sha256, bytes);

@@ -1,5 +1,7 @@
 // DirectoryTier: the cold tier of a local disk or mounted volume. The protocol of Put stands at the top of put.cc.
 //
+// The memory tier is the same protocol over a tmpfs: it gives files another way to be written and read.
+//
 // Thread-safety: may be used from any thread.
 #pragma once
 
@@ -21,9 +23,9 @@
 
 namespace steelyard::tiers::directory {
 
-class DirectoryTier final : public Tier {
+class DirectoryTier : public Tier {
  public:
-  DirectoryTier(Runtime& runtime, std::string path, UniqueFd root, bool read_only, Medium medium,
+  DirectoryTier(Runtime& runtime, std::string path, UniqueFd root, bool read_only, Traits traits,
                 std::optional<std::uint64_t> reserve_free_bytes);
 
   const Traits& traits() const override { return traits_; }
@@ -86,15 +88,37 @@ class DirectoryTier final : public Tier {
     kPrivate,         ///< this filesystem or entry may not be linked (EPERM, ENOTSUP, EXDEV)
   };
   Result<LinkResult> try_link(const ObjectName& name, const Digest& sha256, std::uint64_t bytes);
-  Result<std::unique_ptr<FileWriter>> create_temporary(const AttemptName& attempt, std::uint64_t bytes,
-                                                       const LiveTemporary& temporary);
+  Result<std::unique_ptr<ObjectWriter>> create_temporary(const AttemptName& attempt, std::uint64_t bytes,
+                                                         const LiveTemporary& temporary);
   /// Steps 4 to 7 of Put for a written and closed temporary.
-  Result<PutOutcome> publish(FileWriter& writer, const ObjectName& name, const Digest& sha256, LinkResult before);
+  Result<PutOutcome> publish(ObjectWriter& writer, const ObjectName& name, const Digest& sha256, LinkResult before);
 
   /// The steps of a replacement for a written and closed temporary (replace.cc).
-  Status replace(FileWriter& writer, const std::vector<ObjectName>& names, const Digest& sha256);
+  Status replace(ObjectWriter& writer, const std::vector<ObjectName>& names, const Digest& sha256);
+
+ protected:
+  Folder& folder() { return folder_; }
+  /// A name that this tier can have.
+  Status check(const AttemptName& attempt) const;
+  Status check(const ObjectName& name) const;
+
+  // What another medium does in another way.
+
+  /// A new file for exactly `bytes` bytes under a temporary name; `make_parents` says what to make if its folder is not
+  /// there. `operation` is that of its attempt.
+  virtual Result<std::unique_ptr<ObjectWriter>> new_file(const std::string& relative, std::uint64_t bytes,
+                                                         const std::vector<std::string>& make_parents,
+                                                         const std::string& operation = {});
+  /// NOT_FOUND when the file is not there.
+  virtual Result<std::unique_ptr<ObjectReader>> open_reader(const std::string& relative, std::string what);
+  struct SyncTarget {
+    std::string relative;
+    bool is_folder = false;
+  };
+  virtual Status sync_all(const std::vector<SyncTarget>& targets);
 
  private:
+  Status check_payloads(const std::vector<ObjectName>& names) const;
   Status give_content(const std::string& entry_path, const ObjectName& name, bool may_be_absent,
                       std::set<std::string>& folders);
   Result<bool> try_put_committed(const AttemptName& attempt, std::string_view bytes);
@@ -110,17 +134,12 @@ class DirectoryTier final : public Tier {
   Result<Digest> digest_of(const std::string& relative, std::uint64_t bytes);
   int replace_content(const std::string& from, const std::string& entry_path);
   Status add_content(const std::string& from, const Digest& sha256, std::uint64_t bytes, bool replace);
-  struct SyncTarget {
-    std::string relative;
-    bool is_folder = false;
-  };
-  Status sync_all(const std::vector<SyncTarget>& targets);
   Status write_in_catalog(const std::string& path, std::string_view bytes,
                           const std::function<int(const std::string&)>& rename);
   Status name_deleting(const std::string& marker, std::string_view bytes, bool replace);
   Status create_empty(const std::string& relative);
   Result<bool> name_committed(const std::string& group, const std::string& marker);
-  Status write_synced(FileWriter& writer, std::string_view bytes);
+  Status write_synced(ObjectWriter& writer, std::string_view bytes);
   Result<std::uint64_t> size_of_file(const std::string& relative, const std::string& what, std::uint64_t bytes_max);
   Result<std::string> read_first(const std::string& relative, std::string what, std::uint64_t bytes);
   Result<std::string> read_small_file(const std::string& relative, std::string what, std::uint64_t bytes_max);

@@ -19,7 +19,13 @@
 
 namespace steelyard::tiers::directory {
 
-class FileReader final : public PendingRead {
+/// Reads that may be started again after finish().
+class ObjectReader : public PendingRead {
+ public:
+  virtual void start(std::vector<ReadRange> ranges) = 0;
+};
+
+class FileReader final : public ObjectReader {
  public:
   /// `what` names the object in messages. NOT_FOUND when the file is not there.
   static Result<std::unique_ptr<FileReader>> open(Folder& folder, const std::string& relative, std::string what);
@@ -27,8 +33,8 @@ class FileReader final : public PendingRead {
   FileReader& operator=(const FileReader&) = delete;
   ~FileReader() override;
 
-  /// Starts without waiting for the device. May be called again after finish().
-  void start(std::vector<ReadRange> ranges);
+  /// Starts without waiting for the device.
+  void start(std::vector<ReadRange> ranges) override;
   Status finish() override;
 
  private:

@@ -22,7 +22,27 @@ namespace steelyard::tiers::directory {
 /// Files below this go through the page cache and are synced by Flush; others are written directly and synced at once.
 inline constexpr std::uint64_t kSmallBytes = 1024 * 1024;
 
-class FileWriter {
+/// A new file that has no name of an object yet; removed by its destructor unless kept.
+class ObjectWriter {
+ public:
+  virtual ~ObjectWriter() = default;
+  /// Starts to write the whole file. `data` stays alive until close().
+  virtual void start_whole(ByteView data) = 0;
+  /// Appends bytes, which are free again when it returns.
+  virtual Status append(ByteView data) = 0;
+  /// Waits until everything is written; checks that it is exactly as much as promised. The first failure of any step.
+  virtual Status close() = 0;
+  virtual std::uint64_t bytes() const = 0;
+  /// Its bytes need no further sync.
+  virtual bool durable() const = 0;
+  /// The name by which Folder::link and rename find it.
+  virtual const std::string& link_from() const = 0;
+  /// Whether that is a name in the folder, which may be renamed; keep() says that it was.
+  virtual bool may_be_renamed() const = 0;
+  virtual void keep() = 0;
+};
+
+class FileWriter final : public ObjectWriter {
  public:
   /// Makes the file, which must be new, for exactly `bytes` bytes; `make_parents` says what to make if its folder is
   /// not there.
@@ -31,21 +51,21 @@ class FileWriter {
   FileWriter(const FileWriter&) = delete;
   FileWriter& operator=(const FileWriter&) = delete;
   /// Waits for the device, and removes the file unless kept.
-  ~FileWriter();
+  ~FileWriter() override;
 
   /// Starts to write the whole file. `data` stays alive until close(). Large data is synced as soon as it is written.
-  void start_whole(ByteView data);
+  void start_whole(ByteView data) override;
   /// Appends through two buffers; waits when both are under way.
-  Status append(ByteView data);
+  Status append(ByteView data) override;
   /// Waits until everything is written and, for large files, durable; checks that it is exactly as much as promised;
   /// closes. The first failure of any step.
-  Status close();
+  Status close() override;
 
-  std::uint64_t bytes() const { return bytes_; }
-  bool durable() const { return bytes_ >= kSmallBytes; }
-  const std::string& relative() const { return relative_; }
-  /// The file is no longer removed by the destructor.
-  void keep() { kept_ = true; }
+  std::uint64_t bytes() const override { return bytes_; }
+  bool durable() const override { return bytes_ >= kSmallBytes; }
+  const std::string& link_from() const override { return relative_; }
+  bool may_be_renamed() const override { return true; }
+  void keep() override { kept_ = true; }
 
  private:
   struct Piece {

@@ -66,7 +66,7 @@ Status DirectoryTier::sync_all(const std::vector<SyncTarget>& targets) {
 }
 
 Status DirectoryTier::flush(const AttemptName& attempt) {
-  SY_RETURN_IF_ERROR(check_group(attempt.group));
+  SY_RETURN_IF_ERROR(check(attempt));
   SY_RETURN_IF_ERROR(folder_.check_writable());
   std::map<Digest, WaitingContent> waiting;
   {

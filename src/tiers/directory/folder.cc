@@ -74,8 +74,9 @@ int Folder::stat(const std::string& relative, struct stat* out) {
 }
 
 int Folder::link(const char* point, const std::string& from, const std::string& to) {
+  const int flags = from.starts_with(kDescriptors) ? AT_SYMLINK_FOLLOW : 0;
   return call_or_fault(runtime_, point,
-                       [&] { return ::linkat(root_.get(), from.c_str(), root_.get(), to.c_str(), 0); });
+                       [&] { return ::linkat(root_.get(), from.c_str(), root_.get(), to.c_str(), flags); });
 }
 
 int Folder::rename(const char* point, const std::string& from, const std::string& to) {
@@ -166,7 +167,7 @@ Status Folder::check_names_removable(const std::string& relative) {
   if (result != -EACCES && result != -EPERM && result != -EROFS) return read_failure(-result, "look at", relative);
   return {Code::kUnauthorized,
           full(relative) + " may not be changed by this user: " + std::generic_category().message(-result),
-          "use the account that owns the cold tier, or give this one write permission there"};
+          "use the account that owns it, or give this one write permission there"};
 }
 
 Result<std::vector<std::string>> Folder::names_in(const std::string& relative, Names which) {

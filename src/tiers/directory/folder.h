@@ -23,6 +23,8 @@
 
 namespace steelyard::tiers::directory {
 
+inline constexpr std::string_view kDescriptors = "/proc/self/fd/";
+
 class Folder {
  public:
   Folder(Runtime& runtime, std::string path, UniqueFd root, bool read_only);
@@ -38,6 +40,7 @@ class Folder {
   /// and is -ENXIO; a link is -ELOOP.
   int open_regular(const char* point, const std::string& relative, int flags);
   int stat(const std::string& relative, struct stat* out);  ///< does not follow links
+  /// `from` may also be an open file that has no name yet: kDescriptors and its number.
   int link(const char* point, const std::string& from, const std::string& to);
   int rename(const char* point, const std::string& from, const std::string& to);
   int rename_no_replace(const std::string& from, const std::string& to);

@@ -7,6 +7,8 @@
 namespace steelyard::tiers::directory {
 namespace {
 
+constexpr std::size_t kOperationDigits = 32;
+
 std::string zero_padded(std::uint64_t number, int digits) {
   char text[32];
   const int length = std::snprintf(text, sizeof text, "%0*llu", digits, static_cast<unsigned long long>(number));
@@ -25,8 +27,15 @@ Status check_group(std::string_view group) {
   return {Code::kInvalidArgument, "a group is named by 64 lower-case hex digits, not \"" + std::string(group) + "\""};
 }
 
+Status check_attempt(const AttemptName& attempt) {
+  SY_RETURN_IF_ERROR(check_group(attempt.group));
+  if (attempt.operation.empty() || is_lower_hex(attempt.operation, kOperationDigits)) return {};
+  return {Code::kInvalidArgument,
+          "an operation is named by 32 lower-case hex digits, not \"" + attempt.operation + "\""};
+}
+
 Status check_name(const ObjectName& name) {
-  SY_RETURN_IF_ERROR(check_group(name.in.group));
+  SY_RETURN_IF_ERROR(check_attempt(name.in));
   if (name.kind == ObjectKind::kPayload && name.index > kPayloadIndexMax) {
     return {Code::kInvalidArgument,
             "payload index " + std::to_string(name.index) + " is over " + std::to_string(kPayloadIndexMax)};
@@ -39,7 +48,9 @@ std::string group_path(std::string_view group) {
 }
 
 std::string attempt_path(const AttemptName& attempt) {
-  return group_path(attempt.group) + "/" + std::to_string(attempt.attempt);
+  std::string path = group_path(attempt.group) + "/" + std::to_string(attempt.attempt);
+  if (!attempt.operation.empty()) path.append("-").append(attempt.operation);
+  return path;
 }
 
 std::string object_path(const ObjectName& name) {
@@ -78,11 +89,18 @@ std::optional<std::uint64_t> parse_digits(std::string_view text, std::size_t dig
   return number;
 }
 
-std::optional<std::uint32_t> parse_attempt(std::string_view text) {
+std::optional<AttemptName> parse_attempt(const std::string& group, std::string_view text) {
+  AttemptName attempt{group};
+  if (const std::size_t dash = text.find('-'); dash != std::string_view::npos) {
+    attempt.operation = text.substr(dash + 1);
+    if (!is_lower_hex(attempt.operation, kOperationDigits)) return std::nullopt;
+    text = text.substr(0, dash);
+  }
   if (text.empty() || text.size() > 10 || (text.size() > 1 && text.front() == '0')) return std::nullopt;
   const auto number = parse_digits(text, text.size());
   if (!number.has_value() || *number > UINT32_MAX) return std::nullopt;
-  return static_cast<std::uint32_t>(*number);
+  attempt.attempt = static_cast<std::uint32_t>(*number);
+  return attempt;
 }
 
 bool is_index_name(std::string_view name) {
@@ -91,7 +109,9 @@ bool is_index_name(std::string_view name) {
 }
 
 std::string describe(const AttemptName& attempt) {
-  return "attempt " + std::to_string(attempt.attempt) + " of group " + attempt.group;
+  std::string text = "attempt " + std::to_string(attempt.attempt) + " of group " + attempt.group;
+  if (!attempt.operation.empty()) text.append(" by operation ").append(attempt.operation);
+  return text;
 }
 
 std::string describe(const ObjectName& name) {

@@ -20,7 +20,9 @@ inline constexpr std::string_view kStoreFileTemporaryPrefix = ".store.json-";
 
 /// INVALID_ARGUMENT unless the group is 64 lower-case hex digits.
 Status check_group(std::string_view group);
-/// The same for the parts of a name, and the index's range.
+/// The same for the parts of a name: the operation is 32 lower-case hex digits or empty.
+Status check_attempt(const AttemptName& attempt);
+/// And the index's range.
 Status check_name(const ObjectName& name);
 
 std::string group_path(std::string_view group);
@@ -37,8 +39,8 @@ std::string catalog_path(std::uint64_t sequence);
 bool is_lower_hex(std::string_view text, std::size_t digits);
 /// Exactly `digits` decimal digits.
 std::optional<std::uint64_t> parse_digits(std::string_view text, std::size_t digits);
-/// A decimal number without leading zeros.
-std::optional<std::uint32_t> parse_attempt(std::string_view text);
+/// The name of an attempt's folder: a decimal number without leading zeros, or that, `-` and an operation.
+std::optional<AttemptName> parse_attempt(const std::string& group, std::string_view text);
 /// `index-<64 hex>`: a derived index beside the manifest.
 bool is_index_name(std::string_view name);
 

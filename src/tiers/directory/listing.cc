@@ -22,7 +22,7 @@ std::int64_t milliseconds(const timespec& time) { return time.tv_sec * 1000 + ti
 
 Result<std::vector<ObjectStat>> DirectoryTier::list_attempt(const AttemptName& attempt,
                                                             std::vector<std::string>* foreign) {
-  SY_RETURN_IF_ERROR(check_group(attempt.group));
+  SY_RETURN_IF_ERROR(check(attempt));
   const std::string path = attempt_path(attempt);
   const auto report = [&](std::string name) {
     if (foreign != nullptr) foreign->push_back(std::move(name));
@@ -64,8 +64,15 @@ Result<GroupListing> DirectoryTier::list_group(const std::string& group) {
   SY_ASSIGN_OR_RETURN(const auto names, folder_.names_in(path));
   for (const std::string& name : names) {
     if (name == "deleting") listing.deleting = true;
-    if (const auto attempt = parse_attempt(name); attempt.has_value()) listing.attempts.push_back(*attempt);
+    const auto attempt = parse_attempt(group, name);
+    if (!attempt.has_value()) continue;
+    if (attempt->operation.empty()) {
+      listing.attempts.push_back(attempt->attempt);
+    } else if (traits_.per_operation) {
+      listing.by_operation.push_back(*attempt);
+    }
   }
+  std::sort(listing.by_operation.begin(), listing.by_operation.end());
   std::sort(listing.attempts.begin(), listing.attempts.end());
   for (const std::uint32_t attempt : listing.attempts) {
     struct stat there {};
@@ -127,8 +134,10 @@ Result<TierUsage> DirectoryTier::usage(const std::function<void(const ObjectStat
   SY_ASSIGN_OR_RETURN(const auto groups, list_groups());
   for (const std::string& group : groups) {
     SY_ASSIGN_OR_RETURN(const auto listing, list_group(group));
-    for (const std::uint32_t attempt : listing.attempts) {
-      SY_ASSIGN_OR_RETURN(const auto objects, list_attempt({group, attempt}, nullptr));
+    std::vector<AttemptName> attempts = listing.by_operation;
+    for (const std::uint32_t attempt : listing.attempts) attempts.push_back({group, attempt});
+    for (const AttemptName& attempt : attempts) {
+      SY_ASSIGN_OR_RETURN(const auto objects, DirectoryTier::list_attempt(attempt, nullptr));
       for (const ObjectStat& object : objects) {
         count(object.storage, object.links, object.bytes);
         if (object.name.kind != ObjectKind::kPayload) continue;

@@ -19,10 +19,10 @@ constexpr std::uint64_t kCatalogCopyBytesMax = 16ULL * 1024 * 1024 * 1024;
 }  // namespace
 
 /// Writes, syncs and closes `temporary`, which stays for the caller to name.
-Status DirectoryTier::write_synced(FileWriter& writer, std::string_view bytes) {
+Status DirectoryTier::write_synced(ObjectWriter& writer, std::string_view bytes) {
   SY_RETURN_IF_ERROR(writer.append(as_bytes(bytes)));
   SY_RETURN_IF_ERROR(writer.close());
-  return sync_all({{writer.relative(), false}});
+  return sync_all({{writer.link_from(), false}});
 }
 
 Result<std::uint64_t> DirectoryTier::size_of_file(const std::string& relative, const std::string& what,
@@ -42,7 +42,7 @@ Result<std::uint64_t> DirectoryTier::size_of_file(const std::string& relative, c
 }
 
 Result<std::string> DirectoryTier::read_first(const std::string& relative, std::string what, std::uint64_t bytes) {
-  SY_ASSIGN_OR_RETURN(auto reader, FileReader::open(folder_, relative, std::move(what)));
+  SY_ASSIGN_OR_RETURN(auto reader, open_reader(relative, std::move(what)));
   std::string text(static_cast<std::size_t>(bytes), '\0');
   reader->start({{0, std::as_writable_bytes(std::span(text.data(), text.size()))}});
   SY_RETURN_IF_ERROR(reader->finish());
@@ -56,7 +56,7 @@ Result<std::string> DirectoryTier::read_small_file(const std::string& relative, 
 }
 
 Status DirectoryTier::put_committed(const AttemptName& attempt, std::string_view bytes) {
-  SY_RETURN_IF_ERROR(check_group(attempt.group));
+  SY_RETURN_IF_ERROR(check(attempt));
   SY_RETURN_IF_ERROR(folder_.check_writable());
   for (int round = 0; round < kRoundsMax; ++round) {
     SY_ASSIGN_OR_RETURN(const bool put, try_put_committed(attempt, bytes));
@@ -76,13 +76,12 @@ Result<bool> DirectoryTier::try_put_committed(const AttemptName& attempt, std::s
     return folder_.write_failure(-result, "stat", path, bytes.size());
   }
   const LiveTemporary temporary(new_temporary_name());
-  SY_ASSIGN_OR_RETURN(auto writer, FileWriter::create(folder_, temporary_path(attempt, temporary.name()), bytes.size(),
-                                                      {path + "/tmp"}));
+  SY_ASSIGN_OR_RETURN(auto writer, new_file(temporary_path(attempt, temporary.name()), bytes.size(), {path + "/tmp"}));
   SY_RETURN_IF_ERROR(write_synced(*writer, bytes));
   SY_POINT(folder_.runtime(), "tier.after_marker_write");
-  int result = folder_.link("tier.marker", writer->relative(), marker);
+  int result = folder_.link("tier.marker", writer->link_from(), marker);
   if (result == -EPERM || result == -EOPNOTSUPP) {
-    result = folder_.rename_no_replace(writer->relative(), marker);
+    result = folder_.rename_no_replace(writer->link_from(), marker);
     if (result == 0) writer->keep();
   }
   if (result == -ENOENT) return false;
@@ -100,13 +99,13 @@ Result<bool> DirectoryTier::try_put_committed(const AttemptName& attempt, std::s
 }
 
 Result<std::string> DirectoryTier::read_committed(const AttemptName& attempt) {
-  SY_RETURN_IF_ERROR(check_group(attempt.group));
+  SY_RETURN_IF_ERROR(check(attempt));
   return read_small_file(attempt_path(attempt) + "/committed", "the `committed` marker of " + describe(attempt),
                          kMarkerBytesMax);
 }
 
 Status DirectoryTier::replace_committed(const AttemptName& attempt, std::string_view bytes) {
-  SY_RETURN_IF_ERROR(check_group(attempt.group));
+  SY_RETURN_IF_ERROR(check(attempt));
   SY_RETURN_IF_ERROR(folder_.check_writable());
   const std::string path = attempt_path(attempt);
   const std::string marker = path + "/committed";
@@ -128,15 +127,15 @@ Status DirectoryTier::write_in_catalog(const std::string& path, std::string_view
   for (int round = 1;; ++round) {
     const LiveTemporary temporary(new_temporary_name());
     SY_ASSIGN_OR_RETURN(auto writer,
-                        FileWriter::create(folder_, "catalog/tmp/" + temporary.name(), bytes.size(), {"catalog/tmp"}));
+                        new_file("catalog/tmp/" + temporary.name(), bytes.size(), {"catalog/tmp"}));
     if (Status written = write_synced(*writer, bytes); !written.ok()) {
       struct stat there {};
-      const bool taken = folder_.stat(writer->relative(), &there) == -ENOENT;
+      const bool taken = folder_.stat(writer->link_from(), &there) == -ENOENT;
       if (taken && round < kRoundsMax) continue;
       return written;
     }
     SY_POINT(folder_.runtime(), "tier.after_marker_write");
-    const int result = rename(writer->relative());
+    const int result = rename(writer->link_from());
     if (result == 0) writer->keep();
     if (result == 0 || result == -EEXIST) return {};
     // A gc that came meanwhile took the temporary for one of a killed writer.

@@ -211,16 +211,29 @@ Result<std::unique_ptr<Tier>> open_directory(Runtime& runtime, const DirectoryOp
                   "give this store a cold.path of its own");
   }
   return std::unique_ptr<Tier>(std::make_unique<directory::DirectoryTier>(
-      runtime, path, std::move(root), options.read_only, options.medium, options.reserve_free_bytes));
+      runtime, path, std::move(root), options.read_only,
+      Traits{.name = "cold", .medium = options.medium, .listable = true, .durable = true}, options.reserve_free_bytes));
 }
 
 namespace directory {
 
-DirectoryTier::DirectoryTier(Runtime& runtime, std::string path, UniqueFd root, bool read_only, Medium medium,
+DirectoryTier::DirectoryTier(Runtime& runtime, std::string path, UniqueFd root, bool read_only, Traits traits,
                              std::optional<std::uint64_t> reserve_free_bytes)
     : folder_(runtime, std::move(path), std::move(root), read_only),
-      traits_{.name = "cold", .medium = medium, .mappable = false, .listable = true, .durable = true},
+      traits_(std::move(traits)),
       reserve_free_bytes_(reserve_free_bytes) {}
+
+Status DirectoryTier::check(const AttemptName& attempt) const {
+  SY_RETURN_IF_ERROR(check_attempt(attempt));
+  if (attempt.operation.empty() || traits_.per_operation) return {};
+  return {Code::kInvalidArgument,
+          "the " + traits_.name + " tier keeps no objects by operation (" + describe(attempt) + ")"};
+}
+
+Status DirectoryTier::check(const ObjectName& name) const {
+  SY_RETURN_IF_ERROR(check_name(name));
+  return check(name.in);
+}
 
 }  // namespace directory
 }  // namespace steelyard::tiers

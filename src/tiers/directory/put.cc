@@ -34,7 +34,7 @@ constexpr int kRenamesMax = 3;
 class Writing {
  public:
   Writing(DirectoryTier& tier, ObjectName name, const Digest& sha256, LinkResult before,
-          std::unique_ptr<LiveTemporary> temporary, std::unique_ptr<FileWriter> writer)
+          std::unique_ptr<LiveTemporary> temporary, std::unique_ptr<ObjectWriter> writer)
       : tier_(tier),
         name_(std::move(name)),
         sha256_(sha256),
@@ -42,10 +42,10 @@ class Writing {
         temporary_(std::move(temporary)),
         writer_(std::move(writer)) {}
 
-  FileWriter& writer() { return *writer_; }
+  ObjectWriter& writer() { return *writer_; }
   Result<PutOutcome> finish() {
     SY_CHECK(writer_ != nullptr, "a put is finished once");
-    const std::unique_ptr<FileWriter> writer = std::move(writer_);
+    const std::unique_ptr<ObjectWriter> writer = std::move(writer_);
     if (auto closed = writer->close(); !closed.ok()) return std::move(closed).annotate("putting", describe(name_));
     return tier_.publish(*writer, name_, sha256_, before_);
   }
@@ -56,7 +56,7 @@ class Writing {
   Digest sha256_;
   LinkResult before_;
   std::unique_ptr<LiveTemporary> temporary_;  // outlives the writer, which removes the file
-  std::unique_ptr<FileWriter> writer_;
+  std::unique_ptr<ObjectWriter> writer_;
 };
 
 class EndedPut final : public PendingPut {
@@ -117,7 +117,7 @@ bool cannot_share(int error) { return error == -EPERM || error == -EOPNOTSUPP ||
 }  // namespace
 
 Result<bool> DirectoryTier::link(const ObjectName& name, const Digest& sha256, std::uint64_t bytes) {
-  SY_RETURN_IF_ERROR(check_name(name));
+  SY_RETURN_IF_ERROR(check(name));
   SY_RETURN_IF_ERROR(folder_.check_writable());
   SY_ASSIGN_OR_RETURN(const LinkResult result, try_link(name, sha256, bytes));
   return has_name(result);
@@ -125,7 +125,7 @@ Result<bool> DirectoryTier::link(const ObjectName& name, const Digest& sha256, s
 
 Result<std::unique_ptr<PendingPut>> DirectoryTier::start_put(const ObjectName& name, ByteView data,
                                                              const Digest& sha256) {
-  SY_RETURN_IF_ERROR(check_name(name));
+  SY_RETURN_IF_ERROR(check(name));
   SY_RETURN_IF_ERROR(folder_.check_writable());
   SY_ASSIGN_OR_RETURN(const LinkResult before, try_link(name, sha256, data.size()));
   if (has_name(before)) return std::unique_ptr<PendingPut>(std::make_unique<EndedPut>(outcome_of(before)));
@@ -138,7 +138,7 @@ Result<std::unique_ptr<PendingPut>> DirectoryTier::start_put(const ObjectName& n
 
 Result<std::unique_ptr<PutStream>> DirectoryTier::open_put(const ObjectName& name, std::uint64_t bytes,
                                                            const Digest& sha256) {
-  SY_RETURN_IF_ERROR(check_name(name));
+  SY_RETURN_IF_ERROR(check(name));
   SY_RETURN_IF_ERROR(folder_.check_writable());
   SY_ASSIGN_OR_RETURN(const LinkResult before, try_link(name, sha256, bytes));
   if (has_name(before)) return std::unique_ptr<PutStream>(std::make_unique<EndedStream>(outcome_of(before), bytes));
@@ -148,11 +148,18 @@ Result<std::unique_ptr<PutStream>> DirectoryTier::open_put(const ObjectName& nam
       std::make_unique<WritingStream>(Writing(*this, name, sha256, before, std::move(temporary), std::move(writer))));
 }
 
-Result<std::unique_ptr<FileWriter>> DirectoryTier::create_temporary(const AttemptName& attempt, std::uint64_t bytes,
-                                                                    const LiveTemporary& temporary) {
+Result<std::unique_ptr<ObjectWriter>> DirectoryTier::new_file(const std::string& relative, std::uint64_t bytes,
+                                                              const std::vector<std::string>& make_parents,
+                                                              const std::string& /*operation*/) {
+  SY_ASSIGN_OR_RETURN(auto writer, FileWriter::create(folder_, relative, bytes, make_parents));
+  return std::unique_ptr<ObjectWriter>(std::move(writer));
+}
+
+Result<std::unique_ptr<ObjectWriter>> DirectoryTier::create_temporary(const AttemptName& attempt, std::uint64_t bytes,
+                                                                      const LiveTemporary& temporary) {
   const std::string folder = attempt_path(attempt);
-  return FileWriter::create(folder_, temporary_path(attempt, temporary.name()), bytes,
-                            {folder + "/p", folder + "/tmp"});
+  return new_file(temporary_path(attempt, temporary.name()), bytes, {folder + "/p", folder + "/tmp"},
+                  attempt.operation);
 }
 
 /// Steps 1 and 2.
@@ -239,7 +246,7 @@ Result<PutOutcome> DirectoryTier::existing(const ObjectName& name, const Digest&
 
 Result<Digest> DirectoryTier::digest_of(const std::string& relative, std::uint64_t bytes) {
   constexpr std::uint64_t kStep = 1024 * 1024;
-  SY_ASSIGN_OR_RETURN(auto reader, FileReader::open(folder_, relative, relative));
+  SY_ASSIGN_OR_RETURN(auto reader, open_reader(relative, relative));
   SY_ASSIGN_OR_RETURN(
       const AlignedBuffer buffer,
       AlignedBuffer::allocate(static_cast<std::size_t>(std::min(std::max<std::uint64_t>(bytes, 1), kStep))));
@@ -253,22 +260,22 @@ Result<Digest> DirectoryTier::digest_of(const std::string& relative, std::uint64
   return sha.finish();
 }
 
-Result<PutOutcome> DirectoryTier::publish(FileWriter& writer, const ObjectName& name, const Digest& sha256,
+Result<PutOutcome> DirectoryTier::publish(ObjectWriter& writer, const ObjectName& name, const Digest& sha256,
                                           LinkResult before) {
   Runtime& runtime = folder_.runtime();
   const std::string path = object_path(name);
   SY_POINT(runtime, "tier.after_write");
   // Step 5.
-  int result = folder_.link("tier.link", writer.relative(), path);
+  int result = folder_.link("tier.link", writer.link_from(), path);
   if (result == -ENOENT) {
     SY_RETURN_IF_ERROR(folder_.make_folders(attempt_path(name.in) + "/p", writer.bytes()));
-    result = folder_.link("tier.link", writer.relative(), path);
+    result = folder_.link("tier.link", writer.link_from(), path);
   }
   bool moved = false;
-  if (cannot_share(result)) {
+  if (cannot_share(result) && writer.may_be_renamed()) {
     // No hard links here; a rename that does not replace is as good, but leaves nothing for the content index.
     folder_.note_fact("the filesystem has no hard links: equal objects are stored once each");
-    result = folder_.rename_no_replace(writer.relative(), path);
+    result = folder_.rename_no_replace(writer.link_from(), path);
     moved = result == 0;
   }
   if (result == -EEXIST) return existing(name, sha256, writer.bytes());
@@ -288,7 +295,7 @@ Result<PutOutcome> DirectoryTier::publish(FileWriter& writer, const ObjectName& 
       ++private_copies_;
     } else if (writer.durable()) {
       // The object has its name; without an entry only its content is not shared.
-      add_content(writer.relative(), sha256, writer.bytes(), replace).ignore("an entry is economy, never safety");
+      add_content(writer.link_from(), sha256, writer.bytes(), replace).ignore("an entry is economy, never safety");
     } else {
       const std::lock_guard lock(mutex_);
       waiting_content_[name.in].try_emplace(sha256, WaitingContent{name, writer.bytes(), replace});

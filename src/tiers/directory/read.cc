@@ -5,8 +5,13 @@
 
 namespace steelyard::tiers::directory {
 
+Result<std::unique_ptr<ObjectReader>> DirectoryTier::open_reader(const std::string& relative, std::string what) {
+  SY_ASSIGN_OR_RETURN(auto reader, FileReader::open(folder_, relative, std::move(what)));
+  return std::unique_ptr<ObjectReader>(std::move(reader));
+}
+
 Result<ObjectStat> DirectoryTier::stat(const ObjectName& name) {
-  SY_RETURN_IF_ERROR(check_name(name));
+  SY_RETURN_IF_ERROR(check(name));
   const std::string path = object_path(name);
   struct stat there {};
   const int result = folder_.stat(path, &there);
@@ -19,8 +24,8 @@ Result<ObjectStat> DirectoryTier::stat(const ObjectName& name) {
 }
 
 Result<std::unique_ptr<PendingRead>> DirectoryTier::start_read(const ObjectName& name, std::vector<ReadRange> ranges) {
-  SY_RETURN_IF_ERROR(check_name(name));
-  SY_ASSIGN_OR_RETURN(auto reader, FileReader::open(folder_, object_path(name), describe(name)));
+  SY_RETURN_IF_ERROR(check(name));
+  SY_ASSIGN_OR_RETURN(auto reader, open_reader(object_path(name), describe(name)));
   reader->start(std::move(ranges));
   return std::unique_ptr<PendingRead>(std::move(reader));
 }

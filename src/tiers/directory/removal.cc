@@ -50,13 +50,13 @@ Status DirectoryTier::remove_empty_folder(const std::string& relative) {
 }
 
 Status DirectoryTier::remove(const ObjectName& name) {
-  SY_RETURN_IF_ERROR(check_name(name));
+  SY_RETURN_IF_ERROR(check(name));
   SY_RETURN_IF_ERROR(folder_.check_writable());
   return remove_file(object_path(name));
 }
 
 Result<std::unique_ptr<HeldAttempt>> DirectoryTier::hold_attempt(const AttemptName& attempt) {
-  SY_RETURN_IF_ERROR(check_group(attempt.group));
+  SY_RETURN_IF_ERROR(check(attempt));
   const std::string path = attempt_path(attempt);
   const int opened = folder_.open("tier.hold", path, O_RDONLY | O_DIRECTORY);
   if (is_absent(opened)) {
@@ -107,7 +107,7 @@ Status DirectoryTier::remove_held(const HeldAttempt& attempt) {
 }
 
 Status DirectoryTier::remove_temporaries(const AttemptName& attempt, std::int64_t idle_ms) {
-  SY_RETURN_IF_ERROR(check_group(attempt.group));
+  SY_RETURN_IF_ERROR(check(attempt));
   SY_RETURN_IF_ERROR(folder_.check_writable());
   const std::string folder = attempt_path(attempt) + "/tmp";
   SY_ASSIGN_OR_RETURN(auto names, folder_.names_in(folder));
@@ -160,9 +160,10 @@ Status DirectoryTier::remove_catalog_temporaries(std::int64_t changed_before_ms)
 Status DirectoryTier::remove_group(const std::string& group) {
   SY_RETURN_IF_ERROR(folder_.check_writable());
   SY_ASSIGN_OR_RETURN(const auto listing, list_group(group));
-  if (!listing.attempts.empty()) {
-    return {Code::kConflict, "group " + group + " still holds attempt " + std::to_string(listing.attempts.front()) +
-                                 " (" + folder_.full(group_path(group)) + ")"};
+  if (!listing.attempts.empty() || !listing.by_operation.empty()) {
+    const AttemptName held =
+        listing.attempts.empty() ? listing.by_operation.front() : AttemptName{group, listing.attempts.front()};
+    return {Code::kConflict, "there still is " + describe(held) + " (" + folder_.full(attempt_path(held)) + ")"};
   }
   SY_RETURN_IF_ERROR(remove_file(group_path(group) + "/deleting"));
   return remove_empty_folder(group_path(group));
@@ -180,8 +181,10 @@ Status DirectoryTier::check_removable(const std::string& group) {
   SY_ASSIGN_OR_RETURN(const auto listing, list_group(group));
   const std::string path = group_path(group);
   std::vector<std::string> folders = {".", "catalog", "catalog/tmp", path};
-  for (const std::uint32_t attempt : listing.attempts) {
-    const std::string of_attempt = attempt_path({group, attempt});
+  std::vector<AttemptName> attempts = listing.by_operation;
+  for (const std::uint32_t attempt : listing.attempts) attempts.push_back({group, attempt});
+  for (const AttemptName& attempt : attempts) {
+    const std::string of_attempt = attempt_path(attempt);
     folders.insert(folders.end(), {of_attempt, of_attempt + "/p"});
   }
   for (const std::string& folder : folders) SY_RETURN_IF_ERROR(folder_.check_names_removable(folder));

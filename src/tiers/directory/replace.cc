@@ -24,21 +24,10 @@ namespace {
 /// How often a temporary name may be taken away under a replacement.
 constexpr int kRoundsMax = 5;
 
-Status check_payloads(const std::vector<ObjectName>& names) {
-  if (names.empty()) return {Code::kInvalidArgument, "a replacement without a name"};
-  for (const ObjectName& name : names) {
-    SY_RETURN_IF_ERROR(check_name(name));
-    if (name.kind != ObjectKind::kPayload) {
-      return {Code::kInvalidArgument, describe(name) + " is no payload object, and only those are replaced"};
-    }
-  }
-  return {};
-}
-
 class Replacement final : public PutStream {
  public:
   Replacement(DirectoryTier& tier, std::vector<ObjectName> names, const Digest& sha256,
-              std::unique_ptr<LiveTemporary> temporary, std::unique_ptr<FileWriter> writer)
+              std::unique_ptr<LiveTemporary> temporary, std::unique_ptr<ObjectWriter> writer)
       : tier_(tier),
         names_(std::move(names)),
         sha256_(sha256),
@@ -47,7 +36,7 @@ class Replacement final : public PutStream {
   Status append(ByteView bytes) override { return writer_->append(bytes); }
   Result<PutOutcome> finish() override {
     SY_CHECK(writer_ != nullptr, "a put is finished once");
-    const std::unique_ptr<FileWriter> writer = std::move(writer_);
+    const std::unique_ptr<ObjectWriter> writer = std::move(writer_);
     Status status = writer->close();
     if (status.ok()) status = tier_.replace(*writer, names_, sha256_);
     if (!status.ok()) return std::move(status).annotate("replacing", describe(names_.back()));
@@ -59,10 +48,21 @@ class Replacement final : public PutStream {
   std::vector<ObjectName> names_;
   Digest sha256_;
   std::unique_ptr<LiveTemporary> temporary_;  // outlives the writer, which removes the file
-  std::unique_ptr<FileWriter> writer_;
+  std::unique_ptr<ObjectWriter> writer_;
 };
 
 }  // namespace
+
+Status DirectoryTier::check_payloads(const std::vector<ObjectName>& names) const {
+  if (names.empty()) return {Code::kInvalidArgument, "a replacement without a name"};
+  for (const ObjectName& name : names) {
+    SY_RETURN_IF_ERROR(check(name));
+    if (name.kind != ObjectKind::kPayload) {
+      return {Code::kInvalidArgument, describe(name) + " is no payload object, and only those are replaced"};
+    }
+  }
+  return {};
+}
 
 Result<ContentEntry> DirectoryTier::stat_content(const Digest& sha256) {
   const std::string path = content_path(sha256);
@@ -84,7 +84,7 @@ Result<ContentEntry> DirectoryTier::stat_content(const Digest& sha256) {
 
 Result<std::unique_ptr<PendingRead>> DirectoryTier::start_read_content(const Digest& sha256,
                                                                        std::vector<ReadRange> ranges) {
-  SY_ASSIGN_OR_RETURN(auto reader, FileReader::open(folder_, content_path(sha256), "content " + sha256.hex()));
+  SY_ASSIGN_OR_RETURN(auto reader, open_reader(content_path(sha256), "content " + sha256.hex()));
   reader->start(std::move(ranges));
   return std::unique_ptr<PendingRead>(std::move(reader));
 }
@@ -166,21 +166,21 @@ Result<std::unique_ptr<PutStream>> DirectoryTier::open_replacement(std::vector<O
       std::make_unique<Replacement>(*this, std::move(names), sha256, std::move(temporary), std::move(writer)));
 }
 
-Status DirectoryTier::replace(FileWriter& writer, const std::vector<ObjectName>& names, const Digest& sha256) {
-  if (!writer.durable()) SY_RETURN_IF_ERROR(sync_all({{writer.relative(), false}}));
+Status DirectoryTier::replace(ObjectWriter& writer, const std::vector<ObjectName>& names, const Digest& sha256) {
+  if (!writer.durable()) SY_RETURN_IF_ERROR(sync_all({{writer.link_from(), false}}));
   SY_POINT(folder_.runtime(), "tier.after_replacement_write");
-  if (Status shared = add_content(writer.relative(), sha256, writer.bytes(), true); shared.ok()) {
+  if (Status shared = add_content(writer.link_from(), sha256, writer.bytes(), true); shared.ok()) {
     SY_POINT(folder_.runtime(), "tier.after_replacement_content");
     SY_ASSIGN_OR_RETURN(const bool linked, relink(names, sha256, writer.bytes()));
     if (linked) return {};
     return {Code::kUnavailable, "the content entry of the new bytes went away", "run the same command again"};
-  } else if (names.size() > 1 || shared.code() == Code::kNoSpace) {
+  } else if (names.size() > 1 || shared.code() == Code::kNoSpace || !writer.may_be_renamed()) {
     return shared;
   }
   // One name, and the entry is economy; where there are no hard links, nothing ever shares its bytes.
   const std::string path = object_path(names.back());
   SY_RETURN_IF_ERROR(folder_.make_folders(attempt_path(names.back().in) + "/p"));
-  const int result = folder_.rename("tier.replace", writer.relative(), path);
+  const int result = folder_.rename("tier.replace", writer.link_from(), path);
   if (result < 0) return folder_.write_failure(-result, "rename", path, writer.bytes());
   writer.keep();
   SY_POINT(folder_.runtime(), "tier.after_replace");

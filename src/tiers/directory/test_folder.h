@@ -10,6 +10,7 @@
 #include <mutex>
 #include <string>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "base/runtime.h"
@@ -73,7 +74,9 @@ class FaultRuntime final : public Runtime {
   std::int64_t mono_ms() override { return real_runtime().mono_ms(); }
   std::int64_t mono_ns() override { return real_runtime().mono_ns(); }
   std::int64_t wall_ms() override { return real_runtime().wall_ms(); }
-  const std::string& epoch() override { return real_runtime().epoch(); }
+  const std::string& epoch() override { return epoch_.empty() ? real_runtime().epoch() : epoch_; }
+  /// Another boot of the machine.
+  void set_epoch(std::string epoch) { epoch_ = std::move(epoch); }
   void fill_random(ByteSpan out) override { real_runtime().fill_random(out); }
   void sleep_ms(std::int64_t duration_ms) override { real_runtime().sleep_ms(skip_sleeps_ ? 0 : duration_ms); }
   std::unique_ptr<Event> make_event() override { return real_runtime().make_event(); }
@@ -118,6 +121,7 @@ class FaultRuntime final : public Runtime {
   std::map<std::string, std::function<void()>> actions_;
   std::map<std::string, std::uint64_t> passes_;
   std::atomic<bool> skip_sleeps_{false};
+  std::string epoch_;
 };
 
 }  // namespace steelyard::tiers

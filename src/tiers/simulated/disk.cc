@@ -49,7 +49,10 @@ std::uint64_t SimulatedDisk::State::links(const Inode& inode) const {
   return links;
 }
 
-SimulatedDisk::SimulatedDisk(std::uint64_t seed) : state_(std::make_shared<State>()) { state_->random_state = seed; }
+SimulatedDisk::SimulatedDisk(std::uint64_t seed, SimulatedMedium medium) : state_(std::make_shared<State>()) {
+  state_->random_state = seed;
+  state_->medium = medium;
+}
 SimulatedDisk::~SimulatedDisk() = default;
 
 void SimulatedDisk::set_capacity(std::optional<std::uint64_t> bytes) {
@@ -61,6 +64,10 @@ void SimulatedDisk::crash() {
   State& state = *state_;
   const std::lock_guard lock(state.mutex);
   ++state.boot;
+  if (state.in_memory()) {
+    state.wipe();
+    return;
+  }
   const auto kept = [&] { return state.random_below(2) == 0; };
   for (auto& [attempt_name, attempt] : state.attempts) {
     for (auto& [object, name] : attempt.removed) {
@@ -94,6 +101,7 @@ void SimulatedDisk::crash() {
 
 void SimulatedDisk::kill_pending_puts() {
   const std::lock_guard lock(state_->mutex);
+  state_->unnamed.clear();
   // A put finds its temporary by number; a number it does not know stays until remove_temporaries.
   for (auto& [name, attempt] : state_->attempts) {
     std::map<std::uint64_t, std::int64_t> orphans;

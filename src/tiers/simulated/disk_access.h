@@ -26,7 +26,7 @@ class DiskAccess {
     const int error = runtime_.point(point);
     return error == 0 ? Status() : errno_status(error, point, "simulated disk");
   }
-  /// As Tier::relink and Tier::open_replacement.
+  /// As Tier::relink and Tier::open_replacement, for names that were checked.
   Result<bool> give_content(const std::vector<ObjectName>& names, const Digest& sha256, std::uint64_t bytes);
   Result<std::unique_ptr<PutStream>> start_replacement(std::vector<ObjectName> names, std::uint64_t bytes,
                                                        const Digest& sha256);
@@ -35,9 +35,13 @@ class DiskAccess {
 
   Status alive() const {
     if (state_->boot == boot_) return {};
+    if (state_->in_memory()) return {Code::kUnavailable, "the instance of this tier is gone"};
     return {Code::kUnavailable, "the machine of this tier has crashed"};
   }
-  Status check_room(std::uint64_t bytes, const std::string& what) const;
+  /// Others' reservations are as good as used; the operation's own serves it.
+  Status check_room(std::uint64_t bytes, const ObjectName& name) const;
+  /// They were written: less of the reservation is left.
+  void spend(std::uint64_t bytes, const AttemptName& attempt);
   std::uint64_t make_temporary(const AttemptName& attempt);
   void end_temporary(const AttemptName& attempt, std::uint64_t number);
   void add_content(const Digest& sha256, const std::shared_ptr<State::Inode>& inode, bool replace);

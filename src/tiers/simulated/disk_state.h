@@ -8,16 +8,20 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tiers/simulated.h"
 
 namespace steelyard::tiers {
 
+class DiskAccess;
+
 struct SimulatedDisk::State {
   struct Inode {
     std::vector<std::byte> bytes;
     bool durable = false;
+    bool being_named = false;  ///< a replacement has it, and gives it its names
   };
   struct Name {
     std::shared_ptr<Inode> inode;
@@ -45,6 +49,9 @@ struct SimulatedDisk::State {
     std::set<std::string> foreign;
   };
 
+  /// A process's tier, and the operation.
+  using ReservationName = std::pair<const DiskAccess*, std::string>;
+
   std::uint64_t next_random();
   std::uint64_t random_below(std::uint64_t bound) { return next_random() % bound; }
   std::uint64_t used_bytes() const;
@@ -53,10 +60,20 @@ struct SimulatedDisk::State {
   Attempt& make(const AttemptName& name);
   /// Names of the bytes, an entry of the content index included.
   std::uint64_t links(const Inode& inode) const;
+  bool in_memory() const { return medium == SimulatedMedium::kMemory; }
+  /// A memory frees what only its content index has.
+  void drop_unused_content();
+  std::uint64_t reserved_bytes() const;
+  Status reserve(const ReservationName& own, std::uint64_t bytes);
+  void wipe();
 
   mutable std::mutex mutex;
   std::uint64_t random_state = 0;
-  std::uint64_t boot = 1;  ///< raised by each crash
+  SimulatedMedium medium = SimulatedMedium::kDisk;
+  std::string instance;  ///< of a memory; empty: none
+  std::map<ReservationName, std::uint64_t> reservations;
+  std::set<std::uint64_t> unnamed;  ///< files of puts under way in a memory, which have no names
+  std::uint64_t boot = 1;  ///< raised by each crash, and when a memory vanishes
   std::uint64_t next_temporary = 1;
   std::uint64_t next_made = 1;
   std::uint64_t written_bytes = 0;

@@ -8,28 +8,26 @@
 namespace steelyard::tiers {
 namespace {
 
-using directory::check_name;
 using directory::describe;
 
 constexpr int kRoundsMax = 5;
 
-Status check_payloads(const std::vector<ObjectName>& names) {
-  if (names.empty()) return {Code::kInvalidArgument, "a replacement without a name"};
-  for (const ObjectName& name : names) {
-    SY_RETURN_IF_ERROR(check_name(name));
-    if (name.kind != ObjectKind::kPayload) return {Code::kInvalidArgument, describe(name) + " is no payload object"};
-  }
-  return {};
-}
-
 }  // namespace
 
-Status DiskAccess::check_room(std::uint64_t bytes, const std::string& what) const {
-  const std::uint64_t used = state_->used_bytes();
-  if (!state_->capacity_bytes.has_value() || used + bytes <= *state_->capacity_bytes) return {};
+Status DiskAccess::check_room(std::uint64_t bytes, const ObjectName& name) const {
+  if (!state_->capacity_bytes.has_value()) return {};
+  const auto reserved = state_->reservations.find({this, name.in.operation});
+  const std::uint64_t own = reserved == state_->reservations.end() ? 0 : std::min(reserved->second, bytes);
+  const std::uint64_t used = state_->used_bytes() + state_->reserved_bytes() - own;
+  if (used + bytes <= *state_->capacity_bytes) return {};
   const std::uint64_t free_bytes = *state_->capacity_bytes - std::min(used, *state_->capacity_bytes);
-  return {Code::kNoSpace, "write " + what + ": wanted " + std::to_string(bytes) + " bytes; " +
+  return {Code::kNoSpace, "write " + describe(name) + ": wanted " + std::to_string(bytes) + " bytes; " +
                               std::to_string(free_bytes) + " bytes are free"};
+}
+
+void DiskAccess::spend(std::uint64_t bytes, const AttemptName& attempt) {
+  const auto reserved = state_->reservations.find({this, attempt.operation});
+  if (reserved != state_->reservations.end()) reserved->second -= std::min(reserved->second, bytes);
 }
 
 std::uint64_t DiskAccess::make_temporary(const AttemptName& attempt) {
@@ -51,7 +49,6 @@ void DiskAccess::add_content(const Digest& sha256, const std::shared_ptr<State::
 }
 
 Result<bool> DiskAccess::give_content(const std::vector<ObjectName>& names, const Digest& sha256, std::uint64_t bytes) {
-  SY_RETURN_IF_ERROR(check_payloads(names));
   SY_RETURN_IF_ERROR(fault("tier.replace"));
   {
     const std::lock_guard lock(state_->mutex);
@@ -115,19 +112,27 @@ class SimulatedReplacement final : public PutStream {
                                         describe(names_.back()) + ", " + std::to_string(bytes_) + " were promised");
     }
     for (const char* point : {"tier.write", "tier.sync"}) SY_RETURN_IF_ERROR(disk_.fault(point));
+    DiskAccess::State& state = *disk_.state_;
+    const auto inode = std::make_shared<DiskAccess::State::Inode>();
     {
-      DiskAccess::State& state = *disk_.state_;
       const std::lock_guard lock(state.mutex);
       SY_RETURN_IF_ERROR(disk_.alive());
-      SY_RETURN_IF_ERROR(disk_.check_room(bytes_, describe(names_.back())));
-      auto inode = std::make_shared<DiskAccess::State::Inode>();
+      SY_RETURN_IF_ERROR(disk_.check_room(bytes_, names_.back()));
       inode->bytes = std::move(gathered_);
       inode->durable = true;
+      inode->being_named = true;
       state.written_bytes += bytes_;
+      disk_.spend(bytes_, names_.back().in);
       disk_.add_content(sha256_, inode, true);
     }
-    SY_ASSIGN_OR_RETURN(const bool given, disk_.give_content(names_, sha256_, bytes_));
-    if (!given) return Status(Code::kUnavailable, "the content entry of the new bytes went away");
+    const auto given = disk_.give_content(names_, sha256_, bytes_);
+    {
+      const std::lock_guard lock(state.mutex);
+      inode->being_named = false;
+      state.drop_unused_content();
+    }
+    SY_RETURN_IF_ERROR(given.status());
+    if (!*given) return Status(Code::kUnavailable, "the content entry of the new bytes went away");
     return PutOutcome::kWritten;
   }
 
@@ -141,7 +146,6 @@ class SimulatedReplacement final : public PutStream {
 
 Result<std::unique_ptr<PutStream>> DiskAccess::start_replacement(std::vector<ObjectName> names, std::uint64_t bytes,
                                                                  const Digest& sha256) {
-  SY_RETURN_IF_ERROR(check_payloads(names));
   SY_RETURN_IF_ERROR(fault("tier.open_tmp"));
   return std::unique_ptr<PutStream>(std::make_unique<SimulatedReplacement>(*this, std::move(names), bytes, sha256));
 }

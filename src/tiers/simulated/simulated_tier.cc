@@ -1,4 +1,7 @@
 // The simulated tier follows the directory tier's protocol step by step (directory/put.cc), over SimulatedDisk.
+#include <errno.h>
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -7,17 +10,17 @@
 #include "base/checked.h"
 #include "hash/sha256.h"
 #include "tiers/directory/layout.h"
+#include "tiers/open.h"
 #include "tiers/simulated/disk_access.h"
 
 namespace steelyard::tiers {
 namespace {
 
-using directory::check_group;
-using directory::check_name;
 using directory::describe;
 using State = SimulatedDisk::State;
 
 constexpr std::uint64_t kSmallBytes = 1024 * 1024;
+constexpr std::uint64_t kPage = 4096;
 constexpr std::uint64_t kEndlessBytes = std::uint64_t{1} << 50;
 
 std::uint64_t storage_of(const State::Inode& inode) { return reinterpret_cast<std::uintptr_t>(&inode); }
@@ -75,16 +78,65 @@ class EndedRead final : public PendingRead {
   Status status_;
 };
 
+Traits traits_of(SimulatedMedium medium) {
+  if (medium == SimulatedMedium::kDisk) {
+    return {.name = "cold", .medium = Medium::kDisk, .listable = true, .durable = true};
+  }
+  return {.name = "hot",
+          .medium = Medium::kMemory,
+          .mappable = true,
+          .listable = true,
+          .durable = false,
+          .per_operation = true,
+          .keeps_unused_content = false};
+}
+
 }  // namespace
 
 class SimulatedTier final : public Tier, public DiskAccess {
  public:
-  using DiskAccess::DiskAccess;
+  /// With the disk's mutex held.
+  SimulatedTier(Runtime& runtime, std::shared_ptr<State> state)
+      : DiskAccess(runtime, std::move(state)), traits_(traits_of(state_->medium)) {}
 
   const Traits& traits() const override { return traits_; }
 
+  Result<std::string> instance() override {
+    const std::lock_guard lock(state_->mutex);
+    SY_RETURN_IF_ERROR(alive());
+    return state_->instance;
+  }
+
+  Status map(const ObjectName& name, std::uint64_t bytes, const AddressRange& range, std::size_t offset) override {
+    if (!traits_.mappable) return Tier::map(name, bytes, range, offset);
+    SY_RETURN_IF_ERROR(check(name));
+    if (offset % kPage != 0 || offset > range.size() || bytes > range.size() - offset) {
+      return {Code::kInvalidArgument, "cannot map " + describe(name) + " there"};
+    }
+    SY_RETURN_IF_ERROR(fault("tier.map"));
+    const std::lock_guard lock(state_->mutex);
+    SY_RETURN_IF_ERROR(alive());
+    const auto inode = state_->find(name);
+    if (!inode) return not_found(describe(name));
+    if (inode->bytes.size() != bytes) {
+      return {Code::kCorrupt, describe(name) + " has " + std::to_string(inode->bytes.size()) + " bytes, wanted " +
+                                  std::to_string(bytes)};
+    }
+    // A copy stands for the mapping: what is mapped never changes.
+    std::byte* at = range.data() + offset;
+    const std::size_t pages = (bytes + kPage - 1) / kPage * kPage;
+    if (pages == 0) return {};
+    if (::mprotect(at, pages, PROT_READ | PROT_WRITE) != 0) return errno_status(errno, "mprotect", describe(name));
+    std::memcpy(at, inode->bytes.data(), bytes);
+    std::memset(at + bytes, 0, pages - bytes);
+    if (::mprotect(at, pages, PROT_READ) != 0) return errno_status(errno, "mprotect", describe(name));
+    return {};
+  }
+
+  Result<std::unique_ptr<Reservation>> reserve(const std::string& operation, std::uint64_t bytes) override;
+
   Result<bool> link(const ObjectName& name, const Digest& sha256, std::uint64_t bytes) override {
-    SY_RETURN_IF_ERROR(check_name(name));
+    SY_RETURN_IF_ERROR(check(name));
     const std::lock_guard lock(state_->mutex);
     SY_RETURN_IF_ERROR(alive());
     SY_ASSIGN_OR_RETURN(const auto outcome, try_link(name, sha256, bytes));
@@ -103,7 +155,7 @@ class SimulatedTier final : public Tier, public DiskAccess {
   }
 
   Status flush(const AttemptName& attempt) override {
-    SY_RETURN_IF_ERROR(check_group(attempt.group));
+    SY_RETURN_IF_ERROR(check(attempt));
     SY_RETURN_IF_ERROR(fault("tier.flush"));
     const std::lock_guard lock(state_->mutex);
     SY_RETURN_IF_ERROR(alive());
@@ -120,7 +172,7 @@ class SimulatedTier final : public Tier, public DiskAccess {
   }
 
   Result<ObjectStat> stat(const ObjectName& name) override {
-    SY_RETURN_IF_ERROR(check_name(name));
+    SY_RETURN_IF_ERROR(check(name));
     const std::lock_guard lock(state_->mutex);
     SY_RETURN_IF_ERROR(alive());
     const auto inode = state_->find(name);
@@ -129,7 +181,7 @@ class SimulatedTier final : public Tier, public DiskAccess {
   }
 
   Result<std::unique_ptr<PendingRead>> start_read(const ObjectName& name, std::vector<ReadRange> ranges) override {
-    SY_RETURN_IF_ERROR(check_name(name));
+    SY_RETURN_IF_ERROR(check(name));
     Status status = fault("tier.read");
     const std::lock_guard lock(state_->mutex);
     SY_RETURN_IF_ERROR(alive());
@@ -140,7 +192,7 @@ class SimulatedTier final : public Tier, public DiskAccess {
   }
 
   Result<std::vector<ObjectStat>> list_attempt(const AttemptName& attempt, std::vector<std::string>* foreign) override {
-    SY_RETURN_IF_ERROR(check_group(attempt.group));
+    SY_RETURN_IF_ERROR(check(attempt));
     const std::lock_guard lock(state_->mutex);
     SY_RETURN_IF_ERROR(alive());
     std::vector<ObjectStat> objects;
@@ -154,7 +206,7 @@ class SimulatedTier final : public Tier, public DiskAccess {
   }
 
   Result<GroupListing> list_group(const std::string& group) override {
-    SY_RETURN_IF_ERROR(check_group(group));
+    SY_RETURN_IF_ERROR(check(AttemptName{group, 0}));
     const std::lock_guard lock(state_->mutex);
     SY_RETURN_IF_ERROR(alive());
     return listing_of(group);
@@ -170,16 +222,18 @@ class SimulatedTier final : public Tier, public DiskAccess {
   }
 
   Status remove(const ObjectName& name) override {
-    SY_RETURN_IF_ERROR(check_name(name));
+    SY_RETURN_IF_ERROR(check(name));
     SY_RETURN_IF_ERROR(fault("tier.remove"));
     const std::lock_guard lock(state_->mutex);
     SY_RETURN_IF_ERROR(alive());
     const auto attempt = state_->attempts.find(name.in);
-    return attempt == state_->attempts.end() ? Status() : remove_object(attempt->second, name);
+    Status status = attempt == state_->attempts.end() ? Status() : remove_object(attempt->second, name);
+    state_->drop_unused_content();
+    return status;
   }
 
   Result<std::unique_ptr<HeldAttempt>> hold_attempt(const AttemptName& attempt) override {
-    SY_RETURN_IF_ERROR(check_group(attempt.group));
+    SY_RETURN_IF_ERROR(check(attempt));
     const std::lock_guard lock(state_->mutex);
     SY_RETURN_IF_ERROR(alive());
     const auto found = state_->attempts.find(attempt);
@@ -205,12 +259,13 @@ class SimulatedTier final : public Tier, public DiskAccess {
       Status status = remove_object(there, name);
       if (first.ok()) first = std::move(status);
     }
+    state_->drop_unused_content();
     // Removals may still be undone by a crash; the emptied attempt stays in the disk's books, unlisted.
     return first;
   }
 
   Status remove_temporaries(const AttemptName& attempt, std::int64_t idle_ms) override {
-    SY_RETURN_IF_ERROR(check_group(attempt.group));
+    SY_RETURN_IF_ERROR(check(attempt));
     SY_RETURN_IF_ERROR(fault("tier.remove"));
     const std::lock_guard lock(state_->mutex);
     SY_RETURN_IF_ERROR(alive());
@@ -224,20 +279,22 @@ class SimulatedTier final : public Tier, public DiskAccess {
   }
 
   Status remove_group(const std::string& group) override {
-    SY_RETURN_IF_ERROR(check_group(group));
+    SY_RETURN_IF_ERROR(check(AttemptName{group, 0}));
     SY_RETURN_IF_ERROR(fault("tier.remove"));
     const std::lock_guard lock(state_->mutex);
     SY_RETURN_IF_ERROR(alive());
     const GroupListing listing = listing_of(group);
-    if (!listing.attempts.empty()) {
-      return {Code::kConflict, "group " + group + " still holds attempt " + std::to_string(listing.attempts.front())};
+    if (!listing.attempts.empty() || !listing.by_operation.empty()) {
+      const AttemptName held =
+          listing.attempts.empty() ? listing.by_operation.front() : AttemptName{group, listing.attempts.front()};
+      return {Code::kConflict, "there still is " + describe(held)};
     }
     state_->deleting.erase(group);
     return {};
   }
 
   Status remove_empty_group(const std::string& group) override {
-    SY_RETURN_IF_ERROR(check_group(group));
+    SY_RETURN_IF_ERROR(check(AttemptName{group, 0}));
     SY_RETURN_IF_ERROR(fault("tier.remove"));
     const std::lock_guard lock(state_->mutex);
     return alive();  // a group in which nothing is left has no folder here
@@ -262,7 +319,8 @@ class SimulatedTier final : public Tier, public DiskAccess {
   }
 
   Status put_committed(const AttemptName& attempt, std::string_view bytes) override {
-    SY_RETURN_IF_ERROR(check_group(attempt.group));
+    SY_RETURN_IF_ERROR(check(attempt));
+    SY_RETURN_IF_ERROR(check_durable("a `committed` marker"));
     SY_RETURN_IF_ERROR(fault("tier.marker"));
     const std::lock_guard lock(state_->mutex);
     SY_RETURN_IF_ERROR(alive());
@@ -277,7 +335,7 @@ class SimulatedTier final : public Tier, public DiskAccess {
   }
 
   Result<std::string> read_committed(const AttemptName& attempt) override {
-    SY_RETURN_IF_ERROR(check_group(attempt.group));
+    SY_RETURN_IF_ERROR(check(attempt));
     const std::lock_guard lock(state_->mutex);
     SY_RETURN_IF_ERROR(alive());
     const auto found = state_->attempts.find(attempt);
@@ -288,7 +346,8 @@ class SimulatedTier final : public Tier, public DiskAccess {
   }
 
   Status replace_committed(const AttemptName& attempt, std::string_view bytes) override {
-    SY_RETURN_IF_ERROR(check_group(attempt.group));
+    SY_RETURN_IF_ERROR(check(attempt));
+    SY_RETURN_IF_ERROR(check_durable("a `committed` marker"));
     SY_RETURN_IF_ERROR(fault("tier.marker"));
     const std::lock_guard lock(state_->mutex);
     SY_RETURN_IF_ERROR(alive());
@@ -299,7 +358,7 @@ class SimulatedTier final : public Tier, public DiskAccess {
   }
 
   Status remove_deleting(const std::string& group) override {
-    SY_RETURN_IF_ERROR(check_group(group));
+    SY_RETURN_IF_ERROR(check(AttemptName{group, 0}));
     SY_RETURN_IF_ERROR(fault("tier.remove"));
     const std::lock_guard lock(state_->mutex);
     SY_RETURN_IF_ERROR(alive());
@@ -307,10 +366,11 @@ class SimulatedTier final : public Tier, public DiskAccess {
     return {};
   }
 
-  Status check_removable(const std::string& group) override { return check_group(group); }
+  Status check_removable(const std::string& group) override { return check(AttemptName{group, 0}); }
 
   Status put_deleting(const std::string& group, std::string_view bytes) override {
-    SY_RETURN_IF_ERROR(check_group(group));
+    SY_RETURN_IF_ERROR(check(AttemptName{group, 0}));
+    SY_RETURN_IF_ERROR(check_durable("a `deleting` marker"));
     SY_RETURN_IF_ERROR(fault("tier.marker"));
     const std::lock_guard lock(state_->mutex);
     SY_RETURN_IF_ERROR(alive());
@@ -320,7 +380,7 @@ class SimulatedTier final : public Tier, public DiskAccess {
   }
 
   Result<std::string> read_deleting(const std::string& group) override {
-    SY_RETURN_IF_ERROR(check_group(group));
+    SY_RETURN_IF_ERROR(check(AttemptName{group, 0}));
     const std::lock_guard lock(state_->mutex);
     SY_RETURN_IF_ERROR(alive());
     const auto found = state_->deleting.find(group);
@@ -329,6 +389,7 @@ class SimulatedTier final : public Tier, public DiskAccess {
   }
 
   Status put_catalog_copy(std::uint64_t sequence, std::string_view bytes) override {
+    SY_RETURN_IF_ERROR(check_durable("a catalog copy"));
     SY_RETURN_IF_ERROR(fault("tier.marker"));
     const std::lock_guard lock(state_->mutex);
     SY_RETURN_IF_ERROR(alive());
@@ -386,10 +447,15 @@ class SimulatedTier final : public Tier, public DiskAccess {
   }
 
   Result<bool> relink(const std::vector<ObjectName>& names, const Digest& sha256, std::uint64_t bytes) override {
-    return give_content(names, sha256, bytes);
+    SY_RETURN_IF_ERROR(check_payloads(names));
+    auto given = give_content(names, sha256, bytes);
+    const std::lock_guard lock(state_->mutex);
+    state_->drop_unused_content();
+    return given;
   }
   Result<std::unique_ptr<PutStream>> open_replacement(std::vector<ObjectName> names, std::uint64_t bytes,
                                                       const Digest& sha256) override {
+    SY_RETURN_IF_ERROR(check_payloads(names));
     return start_replacement(std::move(names), bytes, sha256);
   }
 
@@ -404,7 +470,7 @@ class SimulatedTier final : public Tier, public DiskAccess {
     TierUsage usage;
     usage.bytes = state_->used_bytes();
     usage.capacity_bytes = state_->capacity_bytes.value_or(kEndlessBytes);
-    usage.free_bytes = usage.capacity_bytes - std::min(usage.capacity_bytes, usage.bytes);
+    usage.free_bytes = usage.capacity_bytes - std::min(usage.capacity_bytes, usage.bytes + state_->reserved_bytes());
     return usage;
   }
   Result<std::uint64_t> available_bytes() override {
@@ -421,6 +487,27 @@ class SimulatedTier final : public Tier, public DiskAccess {
   ContentEntry entry_of(const Digest& sha256, const State::Entry& entry) const {
     return {sha256, entry.inode->bytes.size(), state_->links(*entry.inode), entry.changed_at_ms,
             storage_of(*entry.inode)};
+  }
+  Status check(const AttemptName& attempt) const {
+    SY_RETURN_IF_ERROR(directory::check_attempt(attempt));
+    if (attempt.operation.empty() || traits_.per_operation) return {};
+    return {Code::kInvalidArgument, "this tier keeps no objects by operation (" + describe(attempt) + ")"};
+  }
+  Status check(const ObjectName& name) const {
+    SY_RETURN_IF_ERROR(directory::check_name(name));
+    return check(name.in);
+  }
+  Status check_durable(const std::string& what) const {
+    if (traits_.durable) return {};
+    return {Code::kInvalidArgument, what + " must outlive the machine's memory, and the hot tier does not"};
+  }
+  Status check_payloads(const std::vector<ObjectName>& names) const {
+    if (names.empty()) return {Code::kInvalidArgument, "a replacement without a name"};
+    for (const ObjectName& name : names) {
+      SY_RETURN_IF_ERROR(check(name));
+      if (name.kind != ObjectKind::kPayload) return {Code::kInvalidArgument, describe(name) + " is no payload object"};
+    }
+    return {};
   }
   static Status fill(const std::vector<std::byte>& bytes, const std::string& what,
                      const std::vector<ReadRange>& ranges) {
@@ -443,6 +530,10 @@ class SimulatedTier final : public Tier, public DiskAccess {
     for (auto at = state_->attempts.lower_bound({group, 0}); at != state_->attempts.end() && at->first.group == group;
          ++at) {
       if (!at->second.is_there()) continue;
+      if (!at->first.operation.empty()) {
+        listing.by_operation.push_back(at->first);
+        continue;
+      }
       listing.attempts.push_back(at->first.attempt);
       if (at->second.committed.has_value()) listing.committed_attempts.push_back(at->first.attempt);
     }
@@ -453,7 +544,7 @@ class SimulatedTier final : public Tier, public DiskAccess {
     const auto found = attempt.objects.find(name);
     if (found == attempt.objects.end()) return {};
     touch_content(found->second.inode);
-    attempt.removed.insert_or_assign(name, found->second);
+    if (!state_->in_memory()) attempt.removed.insert_or_assign(name, found->second);
     attempt.objects.erase(found);
     return {};
   }
@@ -485,7 +576,7 @@ class SimulatedTier final : public Tier, public DiskAccess {
   }
 
   Result<std::unique_ptr<SimulatedPut>> make_put(const ObjectName& name, std::uint64_t bytes, const Digest& sha256) {
-    SY_RETURN_IF_ERROR(check_name(name));
+    SY_RETURN_IF_ERROR(check(name));
     std::unique_ptr<SimulatedPut> put;
     {
       const std::lock_guard lock(state_->mutex);
@@ -500,22 +591,28 @@ class SimulatedTier final : public Tier, public DiskAccess {
     return put;
   }
 
-  Traits traits_{.name = "cold", .medium = Medium::kDisk, .mappable = false, .listable = true, .durable = true};
+  Traits traits_;
   std::map<AttemptName, std::vector<State::WaitingContent>> waiting_content_;  ///< guarded by the disk's mutex
 };
 
 Status SimulatedPut::begin() {
   if (outcome_.has_value()) return {};
   SY_RETURN_IF_ERROR(tier_.fault("tier.open_tmp"));
-  const std::lock_guard lock(tier_.state_->mutex);
-  temporary_ = tier_.make_temporary(name_.in);
+  State& state = *tier_.state_;
+  const std::lock_guard lock(state.mutex);
+  if (!state.in_memory()) {
+    temporary_ = tier_.make_temporary(name_.in);
+  } else {
+    temporary_ = state.next_temporary++;
+    state.unnamed.insert(temporary_);
+  }
   return {};
 }
 
 SimulatedPut::~SimulatedPut() {
   if (temporary_ == 0) return;
   const std::lock_guard lock(tier_.state_->mutex);
-  tier_.end_temporary(name_.in, temporary_);
+  if (tier_.state_->unnamed.erase(temporary_) == 0) tier_.end_temporary(name_.in, temporary_);
 }
 
 Status SimulatedPut::append(ByteView bytes) {
@@ -540,11 +637,11 @@ Result<PutOutcome> SimulatedPut::finish() {
   State& state = *tier_.state_;
   const std::lock_guard lock(state.mutex);
   SY_RETURN_IF_ERROR(tier_.alive());
-  State::Attempt& attempt = state.attempts[name_.in];
-  if (!attempt.temporaries.contains(temporary_)) {
+  State::Attempt& attempt = state.make(name_.in);
+  if (!state.unnamed.contains(temporary_) && !attempt.temporaries.contains(temporary_)) {
     return Status(Code::kUnavailable, "the temporary file of " + describe(name_) + " was removed by another process");
   }
-  SY_RETURN_IF_ERROR(tier_.check_room(bytes_, describe(name_)));
+  SY_RETURN_IF_ERROR(tier_.check_room(bytes_, name_));
   if (state.find(name_)) {
     // Somebody put the name meanwhile.
     SY_ASSIGN_OR_RETURN(const auto outcome, tier_.try_link(name_, sha256_, bytes_));
@@ -552,9 +649,10 @@ Result<PutOutcome> SimulatedPut::finish() {
   }
   auto inode = std::make_shared<State::Inode>();
   inode->bytes.assign(data.begin(), data.end());
-  inode->durable = bytes_ >= kSmallBytes;
+  inode->durable = bytes_ >= kSmallBytes || state.in_memory();
   state.written_bytes += bytes_;
   attempt.objects[name_] = {inode, false};
+  tier_.spend(bytes_, name_.in);
   if (name_.kind == ObjectKind::kPayload) {
     if (inode->durable) {
       tier_.add_content(sha256_, inode, replace_);
@@ -565,8 +663,42 @@ Result<PutOutcome> SimulatedPut::finish() {
   return PutOutcome::kWritten;
 }
 
-Result<std::unique_ptr<Tier>> open_simulated(Runtime& runtime, std::shared_ptr<SimulatedDisk> disk) {
+/// Space that a tier holds for an operation.
+class SimulatedReservation final : public Reservation {
+ public:
+  SimulatedReservation(std::shared_ptr<State> state, State::ReservationName name)
+      : state_(std::move(state)), name_(std::move(name)) {}
+  SimulatedReservation(const SimulatedReservation&) = delete;
+  SimulatedReservation& operator=(const SimulatedReservation&) = delete;
+  ~SimulatedReservation() override {
+    const std::lock_guard lock(state_->mutex);
+    state_->reservations.erase(name_);
+  }
+
+ private:
+  std::shared_ptr<State> state_;
+  State::ReservationName name_;
+};
+
+Result<std::unique_ptr<Reservation>> SimulatedTier::reserve(const std::string& operation, std::uint64_t bytes) {
+  if (!traits_.per_operation) return Tier::reserve(operation, bytes);
+  SY_RETURN_IF_ERROR(check(AttemptName{std::string(64, '0'), 0, operation}));
+  SY_RETURN_IF_ERROR(fault("tier.claim"));
+  const std::lock_guard lock(state_->mutex);
+  SY_RETURN_IF_ERROR(alive());
+  const State::ReservationName name{this, operation};
+  SY_RETURN_IF_ERROR(state_->reserve(name, bytes));
+  return std::unique_ptr<Reservation>(std::make_unique<SimulatedReservation>(state_, name));
+}
+
+Result<std::unique_ptr<Tier>> open_simulated(Runtime& runtime, std::shared_ptr<SimulatedDisk> disk, bool create) {
   SY_CHECK(disk != nullptr, "a simulated tier needs a disk");
+  State& state = *disk->state_;
+  const std::lock_guard lock(state.mutex);
+  if (state.in_memory() && state.instance.empty()) {
+    if (!create) return Status(Code::kNotFound, "there is no instance of the hot tier");
+    state.instance = new_instance_id(runtime);
+  }
   return std::unique_ptr<Tier>(std::make_unique<SimulatedTier>(runtime, disk->state_));
 }
 

@@ -3,6 +3,7 @@
 #include "hash/sha256.h"
 #include "tests/conformance/tier_conformance.h"
 #include "tiers/directory/test_folder.h"
+#include "tiers/open.h"
 #include "tiers/simulated.h"
 
 namespace steelyard::tiers {
@@ -16,8 +17,11 @@ Status put(Tier& tier, const ObjectName& name, ByteView data) {
   return pending->finish().status();
 }
 
-TEST(SimulatedTier, Conformance) {
-  const auto disk = std::make_shared<SimulatedDisk>(1);
+class SimulatedConformance : public testing::TestWithParam<SimulatedMedium> {};
+
+TEST_P(SimulatedConformance, AllCases) {
+  const auto disk = std::make_shared<SimulatedDisk>(1, GetParam());
+  if (GetParam() == SimulatedMedium::kMemory) disk->set_capacity(64 * kMiB);
   conformance::TierUnderTest subject;
   subject.open = [&] { return open_simulated(real_runtime(), disk); };
   subject.add_foreign = [&](const AttemptName& attempt, const std::string& name) {
@@ -31,6 +35,35 @@ TEST(SimulatedTier, Conformance) {
   for (const auto& result : conformance::run_tier_conformance(real_runtime(), subject)) {
     EXPECT_EQ(result.outcome, conformance::CaseResult::Outcome::kPassed) << result.name << ": " << result.detail;
   }
+}
+
+INSTANTIATE_TEST_SUITE_P(Media, SimulatedConformance,
+                         testing::Values(SimulatedMedium::kDisk, SimulatedMedium::kMemory));
+
+TEST(SimulatedTier, AMemoryThatVanishesTakesItsInstanceAndLeavesMappings) {
+  const auto memory = std::make_shared<SimulatedDisk>(1, SimulatedMedium::kMemory);
+  EXPECT_EQ(open_simulated(real_runtime(), memory, false).code(), Code::kNotFound);
+  auto before = std::move(open_simulated(real_runtime(), memory)).value();
+  const std::vector<std::byte> bytes(5000, std::byte{7});
+  const ObjectName name{{kGroup, 1, std::string(32, 'f')}, ObjectKind::kPayload, 0};
+  ASSERT_TRUE(put(*before, name, bytes).ok());
+  const AddressRange range = AddressRange::reserve(5000).value();
+  ASSERT_TRUE(before->map(name, 5000, range, 0).ok());
+  const std::string instance = *before->instance();
+  const std::string& boot = real_runtime().epoch();
+  EXPECT_EQ(view_of_instance(instance, instance, boot), InstanceView::kMounted);
+  memory->vanish();
+  EXPECT_EQ(before->instance().code(), Code::kUnavailable);
+  EXPECT_EQ(before->stat(name).code(), Code::kUnavailable) << "nothing is known of it";
+  EXPECT_EQ(range.view(0, 1)[0], std::byte{7});
+  auto after = std::move(open_simulated(real_runtime(), memory)).value();
+  EXPECT_EQ(after->stat(name).code(), Code::kNotFound);
+  EXPECT_EQ(view_of_instance(instance, *after->instance(), boot), InstanceView::kUnknown);
+  EXPECT_EQ(view_of_instance(instance, *after->instance(), "another boot"), InstanceView::kGone);
+  ASSERT_TRUE(put(*after, name, bytes).ok());
+  memory->crash();
+  EXPECT_EQ(after->stat(name).code(), Code::kUnavailable);
+  EXPECT_EQ((*open_simulated(real_runtime(), memory))->usage()->bytes, 0U);
 }
 
 TEST(SimulatedTier, WhatWasFlushedSurvivesEveryCrashAndWhatWasNotMayBeLostOrTorn) {

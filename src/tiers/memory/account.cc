@@ -1,0 +1,254 @@
+#include "tiers/memory/account.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "base/checked.h"
+#include "tiers/directory/layout.h"
+
+namespace steelyard::tiers::memory {
+namespace {
+
+constexpr std::uint64_t kPage = 4096;
+constexpr int kTries = 8;
+constexpr std::int64_t kPauseMsMax = 16;
+constexpr std::uint64_t kStatBlock = 512;  ///< the unit of st_blocks
+constexpr std::string_view kRoomHint = "evict what is not needed, or ";
+
+std::string joined(std::string_view folder, std::string_view name) {
+  return std::string(folder).append("/").append(name);
+}
+
+/// Little-endian, 8 bytes.
+std::array<std::byte, 8> encode(std::uint64_t value) {
+  std::array<std::byte, 8> out{};
+  for (std::size_t i = 0; i < out.size(); ++i) out[i] = static_cast<std::byte>(value >> (8 * i) & 0xFF);
+  return out;
+}
+
+std::uint64_t decode(const std::array<std::byte, 8>& in) {
+  std::uint64_t value = 0;
+  for (std::size_t i = 0; i < in.size(); ++i) value |= std::to_integer<std::uint64_t>(in[i]) << (8 * i);
+  return value;
+}
+
+}  // namespace
+
+std::uint64_t charged_bytes(std::uint64_t bytes) {
+  return checked_mul(div_ceil(bytes, kPage), kPage).value_or(UINT64_MAX / 2);
+}
+
+Claim::~Claim() { static_cast<void>(folder_.unlink(relative_)); }
+
+Status Claim::set(std::uint64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  bytes_ = bytes;
+  const auto text = encode(bytes);
+  if (const int fault = folder_.runtime().point("tier.claim_write"); fault != 0) {
+    return folder_.write_failure(fault, "write", relative_, text.size());
+  }
+  if (::pwrite(fd_.get(), text.data(), text.size(), 0) == static_cast<ssize_t>(text.size())) return {};
+  return folder_.write_failure(errno, "write", relative_, text.size());
+}
+
+/// A claim that cannot shrink counts too much until it goes, never too little.
+void Claim::publish(std::uint64_t bytes) {
+  bytes_ = bytes;
+  const auto text = encode(bytes);
+  static_cast<void>(::pwrite(fd_.get(), text.data(), text.size(), 0) < 0);
+}
+
+bool Claim::take(std::uint64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  if (closed_ || bytes > bytes_ - taken_) return false;
+  taken_ += bytes;
+  return true;
+}
+
+void Claim::spent(std::uint64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  taken_ -= bytes;
+  publish(bytes_ - bytes);
+}
+
+void Claim::give_back(std::uint64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  taken_ -= bytes;
+  if (closed_) publish(taken_);
+}
+
+void Claim::close() {
+  const std::lock_guard lock(mutex_);
+  closed_ = true;
+  publish(taken_);
+}
+
+Account::Account(Folder& folder, std::optional<std::uint64_t> capacity,
+                 std::function<std::vector<MemoryLimit>()> memory)
+    : folder_(folder), capacity_(capacity), memory_(std::move(memory)) {}
+
+Result<std::shared_ptr<Claim>> Account::write_claim(std::uint64_t bytes) {
+  for (;;) {
+    const std::string relative = joined("claims", folder_.runtime().random_hex(directory::kTemporaryNameBytes));
+    int opened = folder_.open("tier.claim", relative, O_RDWR | O_CREAT | O_EXCL, 0666);
+    if (opened == -ENOENT) {
+      SY_RETURN_IF_ERROR(folder_.make_folders("claims"));
+      opened = folder_.open("tier.claim", relative, O_RDWR | O_CREAT | O_EXCL, 0666);
+    }
+    if (opened == -EEXIST) continue;
+    if (opened < 0) return folder_.write_failure(-opened, "create", relative, bytes);
+    UniqueFd fd(opened);
+    // Whoever looked at it before it was locked may hold it shared now, or have removed it as a dead one's.
+    if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
+      static_cast<void>(folder_.unlink(relative));
+      continue;
+    }
+    auto claim = std::make_shared<Claim>(folder_, relative, std::move(fd));
+    SY_RETURN_IF_ERROR(claim->set(bytes));
+    struct stat there {};
+    const int result = folder_.stat(relative, &there);
+    if (result == 0) return claim;
+    if (result != -ENOENT) return folder_.write_failure(-result, "stat", relative, bytes);
+    // Removed: again under another name, unless the whole instance is.
+    SY_RETURN_IF_ERROR(folder_.make_folders("claims", bytes));
+  }
+}
+
+Result<Account::Claims> Account::live_claims(const std::string& own) {
+  Claims claims;
+  SY_ASSIGN_OR_RETURN(const auto names, folder_.names_in("claims"));
+  for (const std::string& name : names) {
+    const std::string relative = joined("claims", name);
+    if (relative == own || !directory::is_lower_hex(name, 2 * directory::kTemporaryNameBytes)) continue;
+    const int opened = folder_.open_regular("tier.open_claim", relative, O_RDONLY);
+    if (opened == -ENOENT || opened == -ENXIO || opened == -ELOOP) continue;  // it went, or is no claim
+    if (opened < 0) return folder_.read_failure(-opened, "open", relative);
+    const UniqueFd fd(opened);
+    if (::flock(fd.get(), LOCK_SH | LOCK_NB) == 0) {
+      if (!folder_.read_only()) static_cast<void>(folder_.unlink(relative));  // its process is dead
+      continue;
+    }
+    std::array<std::byte, 8> text{};
+    // One that is being written says nothing yet; it looks for itself after it was written.
+    if (::pread(fd.get(), text.data(), text.size(), 0) != static_cast<ssize_t>(text.size())) continue;
+    claims.others = true;
+    claims.bytes = checked_add(claims.bytes, decode(text)).value_or(UINT64_MAX / 2);
+  }
+  return claims;
+}
+
+/// True when the entry of the content index went: its bytes have no other name, and no put is about to give them one.
+bool Account::drop_unused(const std::string& entry) {
+  if (folder_.read_only()) return false;
+  const int opened = folder_.open_regular("tier.open_content", entry, O_RDONLY);
+  if (opened < 0) return false;
+  const UniqueFd fd(opened);
+  struct stat there {};
+  if (::flock(fd.get(), LOCK_SH | LOCK_NB) != 0 || ::fstat(fd.get(), &there) != 0 || there.st_nlink != 1) return false;
+  return folder_.unlink(entry) == 0;
+}
+
+Status Account::count(const std::string& relative, std::map<std::uint64_t, std::uint64_t>& by_inode) {
+  SY_ASSIGN_OR_RETURN(const auto names, folder_.names_in(relative));
+  for (const std::string& name : names) {
+    const std::string path = joined(relative, name);
+    struct stat there {};
+    const int result = folder_.stat(path, &there);
+    if (result == -ENOENT) continue;
+    if (result < 0) return folder_.read_failure(-result, "stat", path);
+    if (S_ISDIR(there.st_mode)) {
+      SY_RETURN_IF_ERROR(count(path, by_inode));
+    } else if (S_ISREG(there.st_mode)) {
+      if (there.st_nlink == 1 && relative.starts_with("content/") && drop_unused(path)) continue;
+      by_inode[there.st_ino] = static_cast<std::uint64_t>(there.st_blocks) * kStatBlock;
+    }
+  }
+  return {};
+}
+
+Result<std::uint64_t> Account::used_bytes() {
+  std::map<std::uint64_t, std::uint64_t> by_inode;
+  for (const char* folder : {"content", "groups", "catalog"}) SY_RETURN_IF_ERROR(count(folder, by_inode));
+  std::uint64_t bytes = 0;
+  for (const auto& [inode, size] : by_inode) bytes += size;
+  return bytes;
+}
+
+Result<std::uint64_t> Account::capacity_bytes() {
+  struct statvfs filesystem {};
+  const int result = folder_.filesystem(&filesystem);
+  if (result < 0) return folder_.read_failure(-result, "statvfs", ".");
+  const std::uint64_t total = std::uint64_t{filesystem.f_blocks} * filesystem.f_frsize;
+  return std::min(capacity_.value_or(total / 2), total);
+}
+
+Result<Account::Look> Account::look(const std::string& own) {
+  // In this order: what moves from a claim to a name meanwhile is counted twice, not overlooked.
+  SY_ASSIGN_OR_RETURN(const Claims claims, live_claims(own));
+  SY_ASSIGN_OR_RETURN(const std::uint64_t used, used_bytes());
+  struct statvfs filesystem {};
+  const int result = folder_.filesystem(&filesystem);
+  if (result < 0) return folder_.read_failure(-result, "statvfs", ".");
+  const std::uint64_t total = std::uint64_t{filesystem.f_blocks} * filesystem.f_frsize;
+  const std::uint64_t empty = std::uint64_t{filesystem.f_bavail} * filesystem.f_frsize;
+  const std::uint64_t capacity = capacity_.value_or(total / 2);
+  const auto without = [](std::uint64_t bytes, std::uint64_t taken) { return bytes > taken ? bytes - taken : 0; };
+
+  std::vector<Limit> limits;
+  const std::uint64_t taken = checked_add(used, claims.bytes).value_or(UINT64_MAX);
+  limits.push_back({without(capacity, taken),
+                    fmt::format("hot.capacity is {} bytes{}, of which {} are used and {} reserved by others", capacity,
+                                capacity_ ? "" : " (half of the filesystem)", used, claims.bytes),
+                    std::string(kRoomHint) + "raise hot.capacity (--hot-capacity, STEELYARD_HOT_CAPACITY)"});
+  limits.push_back({without(empty, claims.bytes),
+                    fmt::format("its filesystem has {} bytes, of which {} are free", total, empty),
+                    "start the container with a larger --shm-size, mount a larger tmpfs and name it with hot.path "
+                    "(--hot-path), or free what else lies in this one"});
+  for (const MemoryLimit& limit : memory_()) {
+    if (limit.bytes == 0) continue;
+    limits.push_back(
+        {without(limit.free(), claims.bytes),
+         fmt::format("{} allows {} bytes, of which {} are in use", limit.file, limit.bytes, limit.used),
+         limit.used == 0 && limit.file.ends_with("meminfo")
+             ? std::string(kRoomHint) + "end what else uses the memory of this machine"
+             : std::string(kRoomHint) + "raise the memory limit of the cgroup (the container's --memory)"});
+  }
+  Look found;
+  found.others = claims.others;
+  found.least =
+      *std::min_element(limits.begin(), limits.end(), [](const Limit& a, const Limit& b) { return a.free < b.free; });
+  return found;
+}
+
+Result<std::uint64_t> Account::available_bytes() {
+  SY_ASSIGN_OR_RETURN(const Look found, look({}));
+  return found.least.free / kPage * kPage;
+}
+
+Result<std::shared_ptr<Claim>> Account::claim(std::uint64_t bytes) {
+  for (int tried = 1;; ++tried) {
+    SY_ASSIGN_OR_RETURN(auto claim, write_claim(bytes));
+    SY_POINT(folder_.runtime(), "tier.after_claim");
+    SY_ASSIGN_OR_RETURN(const Look found, look(claim->relative()));
+    if (bytes <= found.least.free) return claim;
+    if (!found.others || tried == kTries) {
+      return Status(Code::kNoSpace,
+                    fmt::format("the hot tier {} cannot take {} bytes, {} are available: {}", folder_.path(), bytes,
+                                found.least.free, found.least.what),
+                    found.least.hint);
+    }
+    claim.reset();
+    std::byte dice{};
+    folder_.runtime().fill_random({&dice, 1});
+    folder_.runtime().sleep_ms(1 + std::to_integer<std::int64_t>(dice) % kPauseMsMax);
+  }
+}
+
+}  // namespace steelyard::tiers::memory

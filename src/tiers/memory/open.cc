@@ -1,0 +1,182 @@
+// Opening the hot tier: which instance of which store it is.
+//
+// The instance file's name carries the boot id, and it is created exclusively: written without a name, then linked,
+// which fails when somebody else was first; his is read then. So all processes of a boot that see the folder agree, and
+// a file of an older boot says nothing any more.
+#include "tiers/open.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "hash/sha256.h"
+#include "tiers/memory/memory_tier.h"
+
+namespace steelyard::tiers {
+namespace {
+
+using directory::Folder;
+using memory::Instance;
+
+constexpr std::string_view kFormat = "steelyard-memory-tier";
+constexpr std::uint64_t kLayoutVersion = 1;
+constexpr std::size_t kInstanceFileBytesMax = 4096;
+constexpr std::string_view kNamePath = "name a tmpfs with hot.path (--hot-path, STEELYARD_HOT_PATH)";
+
+std::string instance_file_name(const std::string& boot_id) { return "instance-" + boot_id; }
+
+std::string encode(const std::string& id, const std::string& store_id, const std::string& boot_id) {
+  return R"({"boot_id":")" + boot_id + R"(","format":")" + std::string(kFormat) + R"(","instance":")" + id +
+         R"(","layout_version":)" + std::to_string(kLayoutVersion) + R"(,"store_id":")" + store_id + "\"}\n";
+}
+
+/// The instance id in the text of an instance file.
+Result<std::string> decode(const std::string& text, const std::string& path, const std::string& store_id,
+                           const std::string& boot_id) {
+  const auto corrupt = [&](const std::string& why) {
+    return Status(Code::kCorrupt, path + ": " + why,
+                  "the hot tier holds copies only: when nobody uses it, remove its folder");
+  };
+  const auto json = nlohmann::json::parse(text, nullptr, false);
+  const auto text_of = [&](const char* key) {
+    const auto found = json.is_object() ? json.find(key) : json.end();
+    return json.is_object() && found != json.end() && found->is_string() ? found->get<std::string>() : std::string();
+  };
+  if (text_of("format") != kFormat) return corrupt("no \"format\":\"" + std::string(kFormat) + "\"");
+  const auto version = json.find("layout_version");
+  if (version == json.end() || !version->is_number_unsigned()) return corrupt("no layout_version");
+  if (const auto found = version->get<std::uint64_t>(); found != kLayoutVersion) {
+    return Status(
+        Code::kUnavailable,
+        path + ": layout version " + std::to_string(found) + ", this program knows " + std::to_string(kLayoutVersion),
+        "use the newer program that made it");
+  }
+  const std::string id = text_of("instance");
+  if (!directory::is_lower_hex(id, 32)) return corrupt("instance \"" + id + "\" is not 32 lower-case hex digits");
+  if (const std::string found = text_of("store_id"); found != store_id) {
+    return corrupt("it is of store \"" + found + "\", not of " + store_id);
+  }
+  if (const std::string found = text_of("boot_id"); found != boot_id) {
+    return corrupt("it is of boot \"" + found + "\", not of " + boot_id);
+  }
+  if (text != encode(id, store_id, boot_id)) return corrupt("not in its canonical form");
+  return id;
+}
+
+Result<Instance> read_instance(Folder& folder, const std::string& store_id, const std::string& boot_id) {
+  const std::string name = instance_file_name(boot_id);
+  const int opened = folder.open_regular("tier.open_instance", name, O_RDONLY);
+  if (opened < 0) return folder.read_failure(-opened, "open", name);
+  Instance instance{{}, folder.full(name), UniqueFd(opened)};
+  std::string text(kInstanceFileBytesMax, '\0');
+  const ssize_t got = ::pread(instance.fd.get(), text.data(), text.size(), 0);
+  if (got < 0) return folder.read_failure(errno, "read", name);
+  text.resize(static_cast<std::size_t>(got));
+  SY_ASSIGN_OR_RETURN(instance.id, decode(text, instance.file, store_id, boot_id));
+  return instance;
+}
+
+Status make_instance(Folder& folder, const std::string& store_id, const std::string& boot_id) {
+  const std::string text = encode(new_instance_id(folder.runtime()), store_id, boot_id);
+  const std::string name = instance_file_name(boot_id);
+  const int opened = folder.open("tier.instance_write", ".", O_TMPFILE | O_RDWR, 0444);
+  if (opened < 0) return folder.write_failure(-opened, "create a file in", ".", text.size());
+  const UniqueFd fd(opened);
+  const ssize_t wrote = ::pwrite(fd.get(), text.data(), text.size(), 0);
+  if (wrote != static_cast<ssize_t>(text.size())) {
+    return folder.write_failure(wrote < 0 ? errno : ENOSPC, "write", name, text.size());
+  }
+  SY_POINT(folder.runtime(), "tier.before_instance");
+  const int result =
+      folder.link("tier.instance_link", std::string(directory::kDescriptors) + std::to_string(opened), name);
+  if (result < 0 && result != -EEXIST) return folder.write_failure(-result, "make", name, text.size());
+  SY_POINT(folder.runtime(), "tier.after_instance");
+  return {};
+}
+
+std::string without_trailing_slashes(std::string path) {
+  while (path.size() > 1 && path.back() == '/') path.pop_back();
+  return path;
+}
+
+/// Everybody may put files into a folder like /dev/shm, so what lies there by the right name says nothing by itself.
+Status check_owner(const MemoryOptions& options, int parent, int root, const std::string& path) {
+  struct stat above {};
+  struct stat there {};
+  if (::fstat(parent, &above) != 0) return errno_status(errno, "stat", options.path);
+  if (::fstat(root, &there) != 0) return errno_status(errno, "stat", path);
+  if ((above.st_mode & S_IWOTH) == 0 || there.st_uid == ::geteuid() || there.st_uid == 0) return {};
+  if (options.trusted_owner && there.st_uid == *options.trusted_owner) return {};
+  return {
+      Code::kUnauthorized,
+      path + " was made by user " + std::to_string(there.st_uid) + ", who is neither this user nor the store's owner",
+      "remove it, or use a folder that only trusted users may write to with hot.path (--hot-path)"};
+}
+
+}  // namespace
+
+std::string new_instance_id(Runtime& runtime) {
+  return hash::sha256(as_bytes(runtime.epoch())).hex().substr(0, 16) + runtime.random_hex(8);
+}
+
+InstanceView view_of_instance(std::string_view recorded, std::string_view mounted, std::string_view boot_id) {
+  if (recorded == mounted) return InstanceView::kMounted;
+  const bool this_boot = recorded.substr(0, 16) == hash::sha256(as_bytes(boot_id)).hex().substr(0, 16);
+  return this_boot ? InstanceView::kUnknown : InstanceView::kGone;
+}
+
+Result<std::unique_ptr<Tier>> open_memory(Runtime& runtime, const MemoryOptions& options) {
+  const std::string parent_path = without_trailing_slashes(options.path);
+  if (parent_path.empty()) return Status(Code::kInvalidArgument, "hot.path is empty", std::string(kNamePath));
+  if (!directory::is_lower_hex(options.store_id, 32)) {
+    return Status(Code::kInvalidArgument, "a store id is 32 lower-case hex digits, not \"" + options.store_id + "\"");
+  }
+  const std::string& boot_id = runtime.epoch();
+  if (boot_id.empty()) {
+    return Status(Code::kUnavailable,
+                  "the boot id of this kernel cannot be read from /proc; without it no instance of "
+                  "the hot tier can be told from another",
+                  "mount /proc");
+  }
+  const UniqueFd parent(::open(parent_path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!parent.valid()) return errno_status(errno, "open hot.path", parent_path).with_hint(std::string(kNamePath));
+  struct statfs filesystem {};
+  if (::fstatfs(parent.get(), &filesystem) != 0) return errno_status(errno, "statfs", parent_path);
+  if (filesystem.f_type != TMPFS_MAGIC) {
+    return Status(Code::kInvalidArgument, "hot.path " + parent_path + " is no tmpfs", std::string(kNamePath));
+  }
+  const std::string name = "steelyard-" + options.store_id;
+  const std::string path = parent_path + (parent_path == "/" ? "" : "/") + name;
+  const bool create = options.create && !options.read_only;
+  if (create) {
+    int error = runtime.point("tier.mkdir");
+    if (error == 0 && ::mkdirat(parent.get(), name.c_str(), 0777) != 0) error = errno;
+    if (error != 0 && error != EEXIST) return errno_status(error, "mkdir", path).with_hint(std::string(kNamePath));
+    SY_POINT(runtime, "tier.after_instance_folder");
+  }
+  UniqueFd root(::openat(parent.get(), name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
+  if (!root.valid() && errno == ENOENT) return Status(Code::kNotFound, "there is no hot tier at " + path);
+  if (!root.valid()) return errno_status(errno, "open the hot tier", path);
+  SY_RETURN_IF_ERROR(check_owner(options, parent.get(), root.get(), path));
+
+  UniqueFd second(::fcntl(root.get(), F_DUPFD_CLOEXEC, 0));
+  if (!second.valid()) return errno_status(errno, "open the hot tier", path);
+  Folder folder(runtime, path, std::move(second), options.read_only);
+  auto instance = read_instance(folder, options.store_id, boot_id);
+  if (instance.code() == Code::kNotFound) {
+    if (!create) return Status(Code::kNotFound, "there is no instance of the hot tier at " + path);
+    SY_RETURN_IF_ERROR(make_instance(folder, options.store_id, boot_id));
+    instance = read_instance(folder, options.store_id, boot_id);
+  }
+  if (!instance.ok()) return std::move(instance).status();
+  return std::unique_ptr<Tier>(
+      std::make_unique<memory::MemoryTier>(runtime, path, std::move(root), options, std::move(instance).value()));
+}
+
+}  // namespace steelyard::tiers
