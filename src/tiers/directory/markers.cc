@@ -126,8 +126,7 @@ Status DirectoryTier::write_in_catalog(const std::string& path, std::string_view
                                        const std::function<int(const std::string&)>& rename) {
   for (int round = 1;; ++round) {
     const LiveTemporary temporary(new_temporary_name());
-    SY_ASSIGN_OR_RETURN(auto writer,
-                        new_file("catalog/tmp/" + temporary.name(), bytes.size(), {"catalog/tmp"}));
+    SY_ASSIGN_OR_RETURN(auto writer, new_file("catalog/tmp/" + temporary.name(), bytes.size(), {"catalog/tmp"}));
     if (Status written = write_synced(*writer, bytes); !written.ok()) {
       struct stat there {};
       const bool taken = folder_.stat(writer->link_from(), &there) == -ENOENT;

@@ -217,7 +217,9 @@ class SimulatedTier final : public Tier, public DiskAccess {
     SY_RETURN_IF_ERROR(alive());
     std::set<std::string> groups;
     for (const auto& [group, marker] : state_->deleting) groups.insert(group);
-    for (const auto& [name, attempt] : state_->attempts) groups.insert(name.group);
+    for (const auto& [name, attempt] : state_->attempts) {
+      if (attempt.is_there()) groups.insert(name.group);
+    }
     return std::vector<std::string>(groups.begin(), groups.end());
   }
 
