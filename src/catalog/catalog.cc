@@ -346,6 +346,8 @@ Result<metadata::Runner> Catalog::report_operation(const metadata::ReportOperati
   return *std::move(answer.runner);
 }
 
+Result<Answer> Catalog::permit_removal(const metadata::PermitRemoval& command) { return mutate(command); }
+
 Result<RevisionRecord> Catalog::end_operation(const metadata::EndOperation& command) { return mutate_record(command); }
 
 Result<RevisionRecord> Catalog::cancel_operation(const metadata::CancelOperation& command) {

@@ -36,6 +36,30 @@ class GroupObserver {
   virtual Result<GroupObservation> observe(const metadata::Identity& identity, std::uint32_t import_attempt) = 0;
 };
 
+/// A record as an append left it.
+struct RevisionChange {
+  std::uint64_t sequence = 0;  ///< of the append
+  metadata::RevisionRecord record;
+};
+
+/// What to watch: one revision, one resource, or a whole namespace.
+struct WatchQuery {
+  std::optional<metadata::Identity> identity;  ///< this revision; the next three are not used then
+  std::string tenant_id;
+  std::string namespace_id;
+  std::optional<std::string> resource_id;
+  /// WatchBatch::next of the batch before. Absent: the first batch holds the records as they stand.
+  std::optional<std::uint64_t> after;
+  std::int64_t deadline_mono_ms = 0;  ///< Runtime::mono_ms
+};
+struct WatchBatch {
+  std::vector<RevisionChange> changes;  ///< in the order of the log; empty at the deadline
+  std::uint64_t next = 0;               ///< where the next call goes on
+  /// `changes` are the matching records as they stand at `next`, not single changes: the log does not hold those any
+  /// more, or this is the first batch. What is not among them is not there.
+  bool resnapshot = false;
+};
+
 struct CatalogOptions {
   /// weight_management_oplog_capability_confirmed
   bool oplog_capability_confirmed = false;
@@ -106,10 +130,26 @@ class Catalog {
   /// Proves itself that the current runner's process is gone, where it is. BUSY for a live one.
   Result<metadata::Answer> take_operation(metadata::TakeOperation command);
   Result<metadata::Runner> report_operation(const metadata::ReportOperation& command);
+  /// Asked before hot replicas are removed; BUSY pauses. What is OK was durable before any later lease.
+  Result<metadata::Answer> permit_removal(const metadata::PermitRemoval& command);
   Result<metadata::RevisionRecord> end_operation(const metadata::EndOperation& command);
   Result<metadata::RevisionRecord> cancel_operation(const metadata::CancelOperation& command);
   /// A running one with its runner's progress. NOT_FOUND when no record retains it.
   Result<metadata::OperationView> query_operation(const std::string& operation_id);
+
+  /// Waits for changes of records and gives them in order, each at least once: who goes on with `next` misses none. The
+  /// log wakes it. Leases, renewals and progress are no changes.
+  Result<WatchBatch> watch_weight_revisions(const WatchQuery& query);
+
+  /// When revisions were used, for policies: the next records of the whole store as by records_after, with the rest.
+  struct RevisionUse {
+    metadata::RevisionRecord record;
+    std::size_t live_leases = 0;
+    metadata::LastUse last_use;
+  };
+  Result<std::vector<RevisionUse>> uses_after(const std::optional<metadata::Identity>& after, std::size_t limit);
+  /// Now, as a LastUse of the state; of an epoch that the state does not know yet, its next one.
+  Result<metadata::LastUse> use_now();
 
   /// The record whose payload group has this digest (64 hex digits), if there is one.
   Result<std::optional<metadata::RevisionRecord>> find_by_group(const std::string& group_digest_hex);

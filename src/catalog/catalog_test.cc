@@ -166,12 +166,12 @@ TEST_F(CatalogTest, WhatWasSeenAlreadyTakesNoTurn) {
   const std::uint64_t length = *log->length();
   oplog::FaultInjectingLog broken(runtime, *log, {});
   Catalog behind(runtime, broken, observer, {});
-  metadata::ReconcileRevision seen{kIdentity, record->metadata_generation, {}, metadata::Residency::kCold, {}, {}, 0};
+  metadata::ReconcileRevision seen{kIdentity, record->metadata_generation, {}};
   broken.script({oplog::LogFault::kBefore});
   const auto same = behind.reconcile_weight_revision(seen);
   ASSERT_TRUE(same.ok()) << same.status().to_string();
   EXPECT_EQ(*same, *record);
-  seen.damage = {{formats::payload_key(kIdentity, 0)}, 1};
+  seen.seen.damage = {{formats::payload_key(kIdentity, 0)}, 1};
   EXPECT_EQ(behind.reconcile_weight_revision(seen).code(), Code::kDurabilityFailed);
   EXPECT_EQ(*log->length(), length);
 }

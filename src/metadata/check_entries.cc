@@ -2,12 +2,14 @@
 #include <set>
 #include <utility>
 
+#include "base/limits.h"
 #include "formats/ref.h"
 #include "metadata/codec.h"
 #include "metadata/keys.h"
 #include "metadata/overlay.h"
 #include "metadata/rules.h"
 #include "metadata/state.h"
+#include "metadata/validate.h"
 
 namespace steelyard::metadata {
 namespace {
@@ -69,6 +71,14 @@ class Checker {
       const bool running = record && record->operation;
       if (runner && (!running || runner->operation_id != record->operation->operation_id)) {
         return corrupt(identity, "a runner without its operation");
+      }
+      if (runner) {
+        const Status fits = check_runner(*runner, *record->operation);
+        if (!fits.ok()) return corrupt(identity, fits.message());
+      }
+      if (unleased_.contains(identity)) {
+        SY_ASSIGN_OR_RETURN(const std::vector<Lease> leases, all_leases_of(view_, identity));
+        if (!leases.empty()) return corrupt(identity, "an eviction or a removal permitted under a lease");
       }
       const bool leasable =
           record && record->availability != Availability::kImporting && record->availability != Availability::kDeleted;
@@ -143,7 +153,16 @@ class Checker {
   }
 
   Status operator()(const RunnerPut& body) {
-    touched_.insert(body.runner.identity);
+    const Runner& next = body.runner;
+    touched_.insert(next.identity);
+    SY_ASSIGN_OR_RETURN(const std::optional<Runner> before, find_runner(view_, next.identity));
+    const bool same = before && before->operation_id == next.operation_id;
+    if (same &&
+        (next.run_attempt < before->run_attempt || next.processed_members < before->processed_members ||
+         next.processed_bytes < before->processed_bytes || next.permitted_members < before->permitted_members)) {
+      return corrupt("the runner of operation " + next.operation_id, "its attempt or its progress goes back");
+    }
+    if (next.permitted_members > (same ? before->permitted_members : 0)) unleased_.insert(next.identity);
     return check_epoch("the runner of operation " + body.runner.operation_id, body.runner.epoch);
   }
   Status operator()(const RunnerRemoved& body) {
@@ -155,7 +174,14 @@ class Checker {
   }
 
   Status operator()(const AccessPut& body) {
-    return check_there(body.access.identity, "revision", keys::of(keys::kRevision, body.access.identity));
+    const Access& next = body.access;
+    SY_ASSIGN_OR_RETURN(const EpochState epoch, epoch_of(view_));
+    SY_ASSIGN_OR_RETURN(const std::optional<Access> before, find_access(view_, next.identity));
+    if (next.epoch_ordinal > epoch.ordinal) return corrupt(next.identity, "an access in an epoch to come");
+    if (before && LastUse{before->epoch_ordinal, before->mono_ms} >= LastUse{next.epoch_ordinal, next.mono_ms}) {
+      return corrupt(next.identity, "its last access does not advance");
+    }
+    return check_there(next.identity, "revision", keys::of(keys::kRevision, next.identity));
   }
   Status operator()(const AccessRemoved& body) {
     return check_there(body.identity, "access", keys::of(keys::kAccess, body.identity));
@@ -200,7 +226,7 @@ class Checker {
     return {};
   }
 
-  Status check_step(const RevisionRecord& before, const RevisionRecord& next) const {
+  Status check_step(const RevisionRecord& before, const RevisionRecord& next) {
     if (next.metadata_generation != before.metadata_generation + 1) {
       return corrupt(next.identity, "generation " + std::to_string(next.metadata_generation) + " after " +
                                         std::to_string(before.metadata_generation));
@@ -231,12 +257,39 @@ class Checker {
     if (next.deleted_seq != (ends ? sequence_ : 0)) {
       return corrupt(next.identity, "deleted_seq is " + std::to_string(next.deleted_seq));
     }
+    return check_operations(before, next);
+  }
+
+  /// An operation starts, stays what it is, and moves to the ended ones; nothing else happens to either.
+  Status check_operations(const RevisionRecord& before, const RevisionRecord& next) {
+    if (next.operation && next.operation != before.operation) {
+      if (before.operation) return corrupt(next.identity, "another operation takes the place of a running one");
+      if (next.operation->kind == OperationKind::kEvicting) unleased_.insert(next.identity);
+    }
+    std::vector<Operation> ended = before.finished_operations;
+    if (before.operation && !next.operation) {
+      if (next.finished_operations.empty()) return corrupt(next.identity, "an operation vanishes");
+      Operation last = next.finished_operations.back();
+      ended.push_back(last);
+      if (ended.size() > limits::kOperationsRetained) ended.erase(ended.begin());
+      const Operation& was = *before.operation;
+      last.state = was.state;
+      last.processed_members = was.processed_members;
+      last.processed_bytes = was.processed_bytes;
+      last.message = was.message;
+      last.ended_at_ms = was.ended_at_ms;
+      last.ended_epoch_ordinal = was.ended_epoch_ordinal;
+      last.ended_mono_ms = was.ended_mono_ms;
+      if (last != was) return corrupt(next.identity, "an operation ends as another one");
+    }
+    if (ended != next.finished_operations) return corrupt(next.identity, "the ended operations changed");
     return {};
   }
 
   Overlay view_;
   std::uint64_t sequence_;
   std::set<Identity> touched_;
+  std::set<Identity> unleased_;  ///< no lease may be left on them
 };
 
 }  // namespace

@@ -68,6 +68,10 @@ void fill(const Operation& in, pb::Operation& out) {
   fill(in.request, *out.mutable_request());
   out.set_started_at_ms(in.started_at_ms);
   out.set_ended_at_ms(in.ended_at_ms);
+  out.set_hot_instance(in.hot_instance);
+  out.set_hot_boot_id(in.hot_boot_id);
+  out.set_ended_epoch_ordinal(in.ended_epoch_ordinal);
+  out.set_ended_mono_ms(in.ended_mono_ms);
 }
 
 Lineage take(const pb::Lineage& in, Problem& /*problem*/) {
@@ -99,6 +103,10 @@ Operation take(const pb::Operation& in, Problem& problem) {
   out.request = take(in.request(), problem);
   out.started_at_ms = in.started_at_ms();
   out.ended_at_ms = in.ended_at_ms();
+  out.hot_instance = in.hot_instance();
+  out.hot_boot_id = in.hot_boot_id();
+  out.ended_epoch_ordinal = in.ended_epoch_ordinal();
+  out.ended_mono_ms = in.ended_mono_ms();
   return out;
 }
 
@@ -152,6 +160,7 @@ void fill(const RevisionRecord& in, pb::RevisionRecord& out) {
   out.set_drain(in.drain);
   out.set_availability_since_ms(in.availability_since_ms);
   out.set_deleted_seq(in.deleted_seq);
+  out.set_hot_boot_id(in.hot_boot_id);
 }
 
 void fill(const Writer& in, pb::Writer& out) {
@@ -197,6 +206,7 @@ void fill(const Runner& in, pb::Runner& out) {
   out.set_processed_members(in.processed_members);
   out.set_processed_bytes(in.processed_bytes);
   out.set_message(in.message);
+  out.set_permitted_members(in.permitted_members);
   out.set_source(in.source);
 }
 
@@ -205,6 +215,7 @@ void fill(const Access& in, pb::Access& out) {
   out.set_epoch(in.epoch);
   out.set_mono_ms(in.mono_ms);
   out.set_wall_ms(in.wall_ms);
+  out.set_epoch_ordinal(in.epoch_ordinal);
 }
 
 void fill(const EpochState& in, pb::EpochState& out) {
@@ -256,6 +267,7 @@ RevisionRecord take(const pb::RevisionRecord& in, Problem& problem) {
   out.drain = in.drain();
   out.availability_since_ms = in.availability_since_ms();
   out.deleted_seq = in.deleted_seq();
+  out.hot_boot_id = in.hot_boot_id();
   return out;
 }
 
@@ -306,12 +318,13 @@ Runner take(const pb::Runner& in, Problem& problem) {
   out.processed_members = in.processed_members();
   out.processed_bytes = in.processed_bytes();
   out.message = in.message();
+  out.permitted_members = in.permitted_members();
   out.source = in.source();
   return out;
 }
 
 Access take(const pb::Access& in, Problem& problem) {
-  return {take(in.identity(), problem), in.epoch(), in.mono_ms(), in.wall_ms()};
+  return {take(in.identity(), problem), in.epoch(), in.mono_ms(), in.wall_ms(), in.epoch_ordinal()};
 }
 
 EpochState take(const pb::EpochState& in, Problem& /*problem*/) {

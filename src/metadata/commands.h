@@ -68,15 +68,26 @@ struct RenewLease {
 struct ReleaseLease {
   std::string lease_id;
 };
-/// What somebody saw in the tiers; the record's availability and residency follow it.
+/// What somebody saw of a revision in both tiers.
+struct Observation {
+  DamageReport damage;            ///< members that no tier can serve; empty: every one is readable and whole
+  bool cold_readable = true;      ///< the cold tier can serve at least one member
+  std::string boot_id;            ///< the observer's boot; empty: it knows nothing about memory
+  std::string hot_instance;       ///< the memory instance that it has mounted; empty: none
+  std::uint64_t hot_members = 0;  ///< payload members with a readable replica there
+  std::uint64_t hot_bytes = 0;    ///< of those members
+};
+/// The record's availability and residency follow what was seen. HOT: every payload member is in memory; MIXED: some,
+/// with their share of the logical bytes; COLD: none; ABSENT: nothing is readable anywhere.
+///
+/// Nothing is published, and the record comes back as it is, by who cannot see the memory instance that the record
+/// names: one of another boot is gone, but one of this boot may be whole where others mount it. Only where at least as
+/// many bytes are hot in the observer's own does the record name that one from then on. While removals of an EVICTING
+/// operation are permitted, an observation may find a revision colder than its record says, never hotter.
 struct ReconcileRevision {
   Identity identity;
   std::uint64_t observed_generation = 0;  ///< the record's generation when the observation began: STALE if it moved
-  DamageReport damage;                    ///< empty: every member is readable and whole
-  Residency residency = Residency::kCold;
-  std::optional<std::uint32_t> hot_millionths;
-  std::string hot_instance;       ///< where the hot members are; only with HOT and MIXED
-  std::uint64_t hot_members = 0;  ///< how many they are
+  Observation seen;
 };
 /// Removes expired leases of one revision (reconciliation; Acquire does it by itself).
 struct ReapLeases {
@@ -128,21 +139,27 @@ struct StartOperation {
   std::uint64_t total_bytes = 0;
   std::string message;
   std::optional<RunnerGrant> runner;  ///< absent: nobody runs it yet
+  std::string hot_instance;           ///< EVICTING, REHYDRATING: the memory instance that the caller has mounted
+  std::string hot_boot_id;            ///< the boot that made it
 };
-/// Makes the caller the runner of the active operation. BUSY while another one lives.
+/// Makes the caller the runner of the active operation. BUSY while another one lives; UNAVAILABLE when the operation
+/// works in another memory instance of this boot. One whose instance is of another boot may be taken, to be ended.
 struct TakeOperation {
   Identity identity;
   std::string operation_id;
   RunnerGrant runner;
   bool current_runner_gone = false;  ///< the caller has proved that the process of `gone_process` is gone
   ProcessIdentity gone_process;
+  std::string hot_instance;  ///< the memory instance that the caller has mounted; empty: none
+  std::string hot_boot_id;   ///< the caller's boot
 };
 struct RunnerToken {
   std::string operation_id;
   std::string token;
   std::uint32_t run_attempt = 0;
 };
-/// Renews the runner's token and tells how far it is; or gives the token back, so that another need not wait.
+/// Renews the runner's token and tells how far it is, which never goes back; or gives the token back, so that another
+/// need not wait.
 struct ReportOperation {
   Identity identity;
   RunnerToken token;
@@ -151,6 +168,20 @@ struct ReportOperation {
   std::string message;
   bool give_back = false;
 };
+/// Asks, before they are removed, for the hot replicas of the plan's first `members` members (in the order of their
+/// numbers), all of which have a cold replica that was read back and matched. BUSY while a lease lives, with count,
+/// holders and nearest expiry: nothing more may be removed until a later one is OK. The first permission lowers the
+/// record's residency to what is left when everything that the operation may remove is gone, so that it is true
+/// whatever happens then. Renews the token and tells how far the runner is, as a report does.
+struct PermitRemoval {
+  Identity identity;
+  RunnerToken token;
+  std::uint64_t members = 0;
+  std::uint64_t processed_members = 0;
+  std::uint64_t processed_bytes = 0;
+};
+/// DONE of EVICTING and REHYDRATING comes with an observation that shows the target reached (NOT_READY otherwise); it
+/// is published in the same entry. The others may bring one.
 struct EndOperation {
   Identity identity;
   RunnerToken token;
@@ -158,6 +189,7 @@ struct EndOperation {
   std::uint64_t processed_members = 0;
   std::uint64_t processed_bytes = 0;
   std::string message;
+  std::optional<Observation> seen;
 };
 /// Ends a running operation, whoever runs it; of one that has ended nothing changes.
 struct CancelOperation {
@@ -169,7 +201,7 @@ struct BeginEpoch {};
 using Command = std::variant<BeginWeightImport, RenewWeightImport, ReleaseWeightImport, CommitWeightImport,
                              AbortWeightImport, AcquireLease, RenewLease, ReleaseLease, ReconcileRevision, ReapLeases,
                              DeleteWeightRevision, FinishDelete, CompactTombstones, UpdateWeightPolicy, StartOperation,
-                             TakeOperation, ReportOperation, EndOperation, CancelOperation, BeginEpoch>;
+                             TakeOperation, ReportOperation, PermitRemoval, EndOperation, CancelOperation, BeginEpoch>;
 
 /// The answer to a command; which parts are filled depends on the command.
 struct Answer {

@@ -110,8 +110,10 @@ Status judge(Turn& turn, const RenewLease& command) {
 Status judge(Turn& turn, const ReleaseLease& command) {
   SY_RETURN_IF_ERROR(validate_id("lease id", command.lease_id));
   SY_ASSIGN_OR_RETURN(const std::optional<Lease> lease, find_lease(turn.view, command.lease_id));
-  if (lease) turn.put(LeaseRemoved{lease->identity, lease->lease_id});
-  return {};
+  if (!lease) return {};
+  turn.put(LeaseRemoved{lease->identity, lease->lease_id});
+  const bool live = life_of(*lease, turn.epoch, turn.now).live;
+  return put_access(turn, lease->identity, turn.epoch, live ? turn.now.mono_ms : last_renewal_ms(*lease));
 }
 
 Status judge(Turn& turn, const ReapLeases& command) {

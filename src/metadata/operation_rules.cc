@@ -76,6 +76,64 @@ Result<Runner> get_own_runner(const Turn& turn, const RevisionRecord& record, co
   return *std::move(runner);
 }
 
+/// BUSY while a lease lives.
+Status check_no_lease(Turn& turn, const Identity& identity) {
+  SY_ASSIGN_OR_RETURN(const std::vector<Lease> live, reap_expired(turn, identity));
+  if (live.empty()) return {};
+  return {Code::kBusy, formats::format_ref(identity) + " has " + describe_leases(live, turn), "wait for them"};
+}
+
+/// UNAVAILABLE when the hot replicas in question lie in a memory instance of this boot that the caller has not mounted.
+template <typename Caller>
+Status check_instance(const RevisionRecord& record, const std::string& instance, const std::string& boot_id,
+                      const Caller& caller) {
+  if (instance.empty() || instance == caller.hot_instance ||
+      (!caller.hot_boot_id.empty() && boot_id != caller.hot_boot_id))
+    return {};
+  return {Code::kUnavailable,
+          "the hot replicas of " + formats::format_ref(record.identity) + " lie in memory instance " + instance + ", " +
+              (caller.hot_instance.empty() ? "and this process has mounted none"
+                                           : "and this process has mounted " + caller.hot_instance),
+          "run it where that instance is mounted (hot.path)"};
+}
+
+/// The totals are of payload members.
+Status check_totals(const RevisionRecord& record, const Operation& operation) {
+  const GroupSummary& all = record.summary;
+  if (!moves_replicas(operation.kind)) return {};
+  if (operation.total_members <= all.payload_count && operation.total_bytes <= all.logical_bytes) return {};
+  return {Code::kInvalidArgument, formats::format_ref(record.identity) + ": the operation would move " +
+                                      std::to_string(operation.total_members) + " members with " +
+                                      std::to_string(operation.total_bytes) + " bytes, and there are " +
+                                      std::to_string(all.payload_count) + " with " + std::to_string(all.logical_bytes)};
+}
+
+void renew(const Turn& turn, const Operation& operation, std::uint64_t members, std::uint64_t bytes, Runner& runner) {
+  runner.epoch = turn.now.epoch;
+  runner.granted_mono_ms = turn.now.mono_ms;
+  // A runner that took over may count from its own beginning.
+  runner.processed_members = std::max(runner.processed_members, std::min(members, operation.total_members));
+  runner.processed_bytes = std::max(runner.processed_bytes, std::min(bytes, operation.total_bytes));
+}
+
+/// NOT_READY when what was seen is not the operation's target.
+Status check_reached(const RevisionRecord& record, const std::optional<Observation>& seen) {
+  const Operation& operation = *record.operation;
+  if (!moves_replicas(operation.kind)) return {};
+  const std::string what = "the " + name_of_operation(operation) + " of " + formats::format_ref(record.identity);
+  if (!seen) return {Code::kInvalidArgument, what + " cannot be DONE without an observation"};
+  const std::uint64_t all = record.summary.payload_count;
+  const bool rehydrates = operation.kind == OperationKind::kRehydrating;
+  const std::uint64_t wanted = operation.target == Residency::kHot    ? all
+                               : operation.target == Residency::kCold ? 0
+                               : rehydrates                           ? operation.total_members
+                                                                      : all - operation.total_members;
+  if (rehydrates ? seen->hot_members >= wanted : seen->hot_members <= wanted) return {};
+  return {Code::kNotReady, what + " is not done: " + std::to_string(seen->hot_members) + " of " + std::to_string(all) +
+                               " members are hot, wanted " + (rehydrates ? "at least " : "at most ") +
+                               std::to_string(wanted)};
+}
+
 void answer(Turn& turn, RevisionRecord record, std::optional<Runner> runner) {
   turn.answer.record = std::move(record);
   turn.answer.runner = std::move(runner);
@@ -91,6 +149,8 @@ void end_operation(Turn& turn, RevisionRecord& record, const std::optional<Runne
   record.operation.reset();
   ended.state = state;
   ended.ended_at_ms = record.updated_at_ms;
+  ended.ended_epoch_ordinal = turn.epoch.ordinal;
+  ended.ended_mono_ms = turn.now.mono_ms;
   ended.message = std::move(message);
   if (runner) {
     ended.processed_members = std::min(runner->processed_members, ended.total_members);
@@ -113,6 +173,9 @@ Status judge(Turn& turn, const StartOperation& command) {
                                      .add(command.operation_id)
                                      .add(name_of(command.kind))
                                      .add(name_of(command.target))
+                                     .add(command.ratio_millionths ? std::to_string(*command.ratio_millionths) : "")
+                                     .add(command.plan_digest)
+                                     .add(command.hot_instance)
                                      .request(RequestKind::kStart, command.expected_metadata_generation);
   if (const Operation* known = find_operation_in(record, command.operation_id)) {
     if (known->request != request) {
@@ -126,17 +189,16 @@ Status judge(Turn& turn, const StartOperation& command) {
   }
   SY_ASSIGN_OR_RETURN(const auto elsewhere, turn.view.get(keys::operation_id(command.operation_id)));
   if (elsewhere) return {Code::kConflict, "operation id " + command.operation_id + " is that of another revision"};
-  if (record.availability != Availability::kReady && record.availability != Availability::kDegraded) {
-    return {Code::kNotReady, ref + " is " + state_and_since(record) + ", wanted READY or DEGRADED"};
-  }
+  SY_RETURN_IF_ERROR(check_published(record, {}));
   if (record.operation) {
     return {Code::kBusy, ref + " has the running " + name_of_operation(*record.operation),
             "wait for it, or end it: steelyard operation cancel " + record.operation->operation_id};
   }
   SY_RETURN_IF_ERROR(check_fence(record, command.expected_metadata_generation));
+  SY_RETURN_IF_ERROR(check_policy_allows(record, command.kind, command.target, command.ratio_millionths));
   if (command.kind == OperationKind::kEvicting) {
-    SY_ASSIGN_OR_RETURN(const std::vector<Lease> live, reap_expired(turn, command.identity));
-    if (!live.empty()) return {Code::kBusy, ref + " has " + describe_leases(live, turn), "wait for them"};
+    SY_RETURN_IF_ERROR(check_instance(record, record.hot_instance, record.hot_boot_id, command));
+    SY_RETURN_IF_ERROR(check_no_lease(turn, command.identity));
   }
 
   RevisionRecord next = next_of(record, turn.now);
@@ -150,7 +212,10 @@ Status judge(Turn& turn, const StartOperation& command) {
   operation.total_bytes = command.total_bytes;
   operation.message = command.message;
   operation.request = request;
+  operation.hot_instance = command.hot_instance;
+  operation.hot_boot_id = command.hot_boot_id;
   operation.started_at_ms = next.updated_at_ms;
+  SY_RETURN_IF_ERROR(check_totals(next, operation));
   next.operation = std::move(operation);
   if (const Status status = validate(next); !status.ok()) {
     return {Code::kInvalidArgument, ref + ": " + status.message()};
@@ -171,6 +236,9 @@ Status judge(Turn& turn, const TakeOperation& command) {
   SY_ASSIGN_OR_RETURN(RevisionRecord record, get_record(turn.view, command.identity));
   if (!record.operation || record.operation->operation_id != command.operation_id) {
     return not_running(record, command.operation_id);
+  }
+  if (moves_replicas(record.operation->kind)) {
+    SY_RETURN_IF_ERROR(check_instance(record, record.operation->hot_instance, record.operation->hot_boot_id, command));
   }
   SY_ASSIGN_OR_RETURN(std::optional<Runner> before, find_runner(turn.view, record.identity));
   Runner runner = make_runner(turn, command.runner, record.identity, command.operation_id);
@@ -194,6 +262,7 @@ Status judge(Turn& turn, const TakeOperation& command) {
     runner.run_attempt = before->run_attempt + 1;
     runner.processed_members = before->processed_members;
     runner.processed_bytes = before->processed_bytes;
+    runner.permitted_members = before->permitted_members;
     if (runner.source.empty()) runner.source = before->source;
   }
   turn.put(RunnerPut{runner});
@@ -205,15 +274,43 @@ Status judge(Turn& turn, const ReportOperation& command) {
   SY_ASSIGN_OR_RETURN(RevisionRecord record, get_record(turn.view, command.identity));
   SY_ASSIGN_OR_RETURN(Runner runner, get_own_runner(turn, record, command.token));
   const Runner before = runner;
-  runner.epoch = turn.now.epoch;
-  runner.granted_mono_ms = turn.now.mono_ms;
-  runner.processed_members = std::min(command.processed_members, record.operation->total_members);
-  runner.processed_bytes = std::min(command.processed_bytes, record.operation->total_bytes);
+  renew(turn, *record.operation, command.processed_members, command.processed_bytes, runner);
   runner.message = command.message;
   if (command.give_back) runner.token.clear();
   if (const Status status = validate(runner); !status.ok()) {
     return {Code::kInvalidArgument, "operation " + command.token.operation_id + ": " + status.message()};
   }
+  if (runner != before) turn.put(RunnerPut{runner});
+  answer(turn, std::move(record), std::move(runner));
+  return {};
+}
+
+Status judge(Turn& turn, const PermitRemoval& command) {
+  SY_ASSIGN_OR_RETURN(RevisionRecord record, get_record(turn.view, command.identity));
+  SY_ASSIGN_OR_RETURN(Runner runner, get_own_runner(turn, record, command.token));
+  const Operation& operation = *record.operation;
+  const std::string ref = formats::format_ref(record.identity);
+  if (operation.kind != OperationKind::kEvicting) {
+    return {Code::kInvalidArgument, "the " + name_of_operation(operation) + " of " + ref + " removes nothing"};
+  }
+  if (command.members == 0 || command.members > operation.total_members) {
+    return {Code::kInvalidArgument, "removal of " + std::to_string(command.members) + " members of " + ref +
+                                        " was asked for, wanted 1 to " + std::to_string(operation.total_members)};
+  }
+  SY_RETURN_IF_ERROR(check_no_lease(turn, record.identity));
+  if (runner.permitted_members == 0) {
+    RevisionRecord next = next_of(record, turn.now);
+    lower_hot(next, operation.total_members, operation.total_bytes);
+    const bool lowered = next.residency != record.residency || next.hot_millionths != record.hot_millionths ||
+                         next.hot_members != record.hot_members;
+    if (lowered) {
+      turn.put(RevisionPut{next});
+      record = std::move(next);
+    }
+  }
+  const Runner before = runner;
+  renew(turn, *record.operation, command.processed_members, command.processed_bytes, runner);
+  runner.permitted_members = std::max(runner.permitted_members, command.members);
   if (runner != before) turn.put(RunnerPut{runner});
   answer(turn, std::move(record), std::move(runner));
   return {};
@@ -232,9 +329,10 @@ Status judge(Turn& turn, const EndOperation& command) {
             "a runner ends its operation DONE or FAILED, not " + std::string(name_of(command.state))};
   }
   SY_ASSIGN_OR_RETURN(Runner runner, get_own_runner(turn, record, command.token));
-  runner.processed_members = command.processed_members;
-  runner.processed_bytes = command.processed_bytes;
+  renew(turn, *record.operation, command.processed_members, command.processed_bytes, runner);
   RevisionRecord next = next_of(record, turn.now);
+  if (command.state == OperationState::kDone) SY_RETURN_IF_ERROR(check_reached(record, command.seen));
+  if (command.seen) SY_RETURN_IF_ERROR(follow(next, *command.seen, false).status());
   end_operation(turn, next, runner, command.state, command.message);
   if (const Status status = validate(next); !status.ok()) {
     return {Code::kInvalidArgument, formats::format_ref(record.identity) + ": " + status.message()};

@@ -8,14 +8,6 @@ namespace {
 struct OperationRules : testing::Test {
   OperationRules() { bench.publish(identity); }
 
-  static RunnerGrant grant(char token) {
-    RunnerGrant out;
-    out.token = token_of(token);
-    out.holder = std::string("runner ") + token;
-    out.process.pid = token;
-    out.ttl_ms = limits::kWriterTtlMs;
-    return out;
-  }
   StartOperation start(char id, std::optional<RunnerGrant> runner = std::nullopt) const {
     StartOperation command;
     command.identity = identity;
@@ -27,12 +19,14 @@ struct OperationRules : testing::Test {
     command.runner = std::move(runner);
     return command;
   }
-  TakeOperation take(char id, char token) const { return {identity, token_of(id), grant(token), false, {}}; }
+  TakeOperation take(char id, char token) const {
+    return {identity, token_of(id), TestBench::grant(token), false, {}, {}, {}};
+  }
   ReportOperation report(char id, char token, std::uint32_t attempt, std::uint64_t members) const {
     return {identity, {token_of(id), token_of(token), attempt}, members, members * 10, "under way", false};
   }
   EndOperation end(char id, char token, std::uint32_t attempt, OperationState state = OperationState::kDone) const {
-    return {identity, {token_of(id), token_of(token), attempt}, state, 3, 30, "all restored"};
+    return {identity, {token_of(id), token_of(token), attempt}, state, 3, 30, "all restored", {}};
   }
 
   const Identity identity = identity_of("llama", 1);
@@ -40,7 +34,7 @@ struct OperationRules : testing::Test {
 };
 
 TEST_F(OperationRules, StartedRunAndEnded) {
-  const StartOperation command = start('1', grant('a'));
+  const StartOperation command = start('1', TestBench::grant('a'));
   const auto started = bench.run(command);
   ASSERT_TRUE(started.ok()) << started.status().to_string();
   EXPECT_EQ(started->record->metadata_generation, 3U);
@@ -104,13 +98,13 @@ TEST_F(OperationRules, AMalformedStartIsRefused) {
 }
 
 TEST_F(OperationRules, OneRunnerAtATime) {
-  bench.must(start('1', grant('a')));
+  bench.must(start('1', TestBench::grant('a')));
   const auto busy = bench.run(take('1', 'b'));
   EXPECT_EQ(busy.code(), Code::kBusy);
   EXPECT_NE(busy.status().message().find("runner a"), std::string::npos);
   TakeOperation wrong = take('1', 'b');
   wrong.current_runner_gone = true;
-  wrong.gone_process = grant('c').process;
+  wrong.gone_process = TestBench::grant('c').process;
   EXPECT_EQ(bench.run(wrong).code(), Code::kBusy) << "the proof is about another process";
 
   // Its token ends, is given back, or its process is gone: taken over, and the old one is out.
@@ -128,13 +122,13 @@ TEST_F(OperationRules, OneRunnerAtATime) {
   EXPECT_EQ(bench.run(take('1', 'c'))->runner->run_attempt, 3U);
   TakeOperation gone = take('1', 'd');
   gone.current_runner_gone = true;
-  gone.gone_process = grant('c').process;
+  gone.gone_process = TestBench::grant('c').process;
   EXPECT_EQ(bench.run(gone)->runner->run_attempt, 4U);
   EXPECT_EQ(bench.run(take('2', 'd')).code(), Code::kStaleGeneration);
 }
 
 TEST_F(OperationRules, ARetryIsNotToldOfAnotherRunner) {
-  const StartOperation command = start('1', grant('a'));
+  const StartOperation command = start('1', TestBench::grant('a'));
   bench.must(command);
   bench.advance(limits::kWriterTtlMs);
   bench.must(take('1', 'b'));
@@ -144,7 +138,7 @@ TEST_F(OperationRules, ARetryIsNotToldOfAnotherRunner) {
 }
 
 TEST_F(OperationRules, WhereTheBytesComeFromStaysKnown) {
-  StartOperation command = start('1', grant('a'));
+  StartOperation command = start('1', TestBench::grant('a'));
   command.runner->source = "/checkpoints/\xff";
   EXPECT_EQ(bench.run(command)->runner->source, command.runner->source);
   ReportOperation back = report('1', 'a', 1, 1);
@@ -163,7 +157,7 @@ TEST_F(OperationRules, WhereTheBytesComeFromStaysKnown) {
 }
 
 TEST_F(OperationRules, ARebootLetsTheRunnerGoOn) {
-  bench.must(start('1', grant('a')));
+  bench.must(start('1', TestBench::grant('a')));
   bench.now = {"boot-b", 5, bench.now.wall_ms};
   EXPECT_EQ(bench.run(take('1', 'b')).code(), Code::kBusy) << "it was live, so it has its whole time again";
   bench.must(BeginEpoch{});
@@ -173,7 +167,7 @@ TEST_F(OperationRules, ARebootLetsTheRunnerGoOn) {
 }
 
 TEST_F(OperationRules, CancelIsDurableAndRepeatable) {
-  bench.must(start('1', grant('a')));
+  bench.must(start('1', TestBench::grant('a')));
   const auto cancelled = bench.run(CancelOperation{token_of('1')});
   ASSERT_TRUE(cancelled.ok());
   EXPECT_FALSE(cancelled->record->operation);
@@ -185,7 +179,7 @@ TEST_F(OperationRules, CancelIsDurableAndRepeatable) {
 }
 
 TEST_F(OperationRules, ADeleteCancelsIt) {
-  bench.must(start('1', grant('a')));
+  bench.must(start('1', TestBench::grant('a')));
   bench.must(DeleteWeightRevision{identity, 3, DeleteMode::kRefuse});
   EXPECT_EQ(get_operation(bench.state, token_of('1'))->operation.state, OperationState::kCancelled);
   EXPECT_EQ(bench.run(report('1', 'a', 1, 1)).code(), Code::kStaleGeneration);

@@ -28,6 +28,17 @@ class History {
   Identity any() { return identity_of(pick(2) == 0 ? "llama" : "qwen/7b", 1 + pick(3)); }
   char any_token() { return static_cast<char>('a' + pick(3)); }
 
+  Observation any_observation() {
+    Observation seen;
+    if (pick(2) == 0) seen.damage = {{"o"}, 1};
+    seen.boot_id = pick(8) == 0 ? "" : bench_.now.epoch;
+    if (pick(3) == 0 || seen.boot_id.empty()) return seen;
+    seen.hot_instance = token_of(static_cast<char>('a' + pick(2)));
+    seen.hot_members = static_cast<std::uint64_t>(pick(3));
+    seen.hot_bytes = seen.hot_members * 50;
+    return seen;
+  }
+
   void step() {
     bench_.advance(pick(4) == 0 ? pick(70'000) : pick(100));
     if (pick(40) == 0) {
@@ -38,7 +49,7 @@ class History {
     const RevisionRecord record = bench_.record(identity);
     const std::uint64_t fence = record.metadata_generation + (pick(8) == 0 ? 1U : 0U);
     const std::uint32_t attempt = record.import_attempt + (pick(8) == 0 ? 1U : 0U);
-    switch (pick(14)) {
+    switch (pick(22)) {
       case 0:
       case 1:
       case 2: {
@@ -64,17 +75,74 @@ class History {
         return apply(command, true);
       }
       case 10:
-        return apply(
-            ReconcileRevision{
-                identity, fence, pick(2) == 0 ? DamageReport{} : DamageReport{{"o"}, 1}, Residency::kCold, {}, {}, 0},
-            false);
+        return apply(ReconcileRevision{identity, fence, any_observation()}, false);
       case 11:
         return apply(DeleteWeightRevision{identity, fence, pick(2) == 0 ? DeleteMode::kRefuse : DeleteMode::kDrain},
                      true);
       case 12:
         return apply(FinishDelete{identity, fence}, true);
+      case 13:
+        return apply(
+            UpdateWeightPolicy{
+                identity, fence, {Residency::kHot, {}, pick(4) == 0 ? PolicyMode::kPinned : PolicyMode::kAuto}},
+            true);
+      case 14:
+      case 15:
+      case 16:
+        return apply(any_start(identity, fence), true);
       default:
-        return apply(UpdateWeightPolicy{identity, fence, {Residency::kHot, {}, PolicyMode::kAuto}}, true);
+        return run_operation(record);
+    }
+  }
+
+  StartOperation any_start(const Identity& identity, std::uint64_t fence) {
+    const auto kind = static_cast<OperationKind>(1 + pick(3));
+    const Residency end = kind == OperationKind::kRehydrating ? Residency::kHot : Residency::kCold;
+    StartOperation command = TestBench::start(identity, fence, kind, pick(3) == 0 ? Residency::kMixed : end);
+    command.operation_id = token_of("0123456789abcdef"[pick(16)]);
+    command.total_members = static_cast<std::uint64_t>(1 + pick(2));
+    command.total_bytes = command.total_members * 50;
+    command.runner = TestBench::grant(any_token());
+    if (pick(4) == 0) command.runner.reset();
+    if (moves_replicas(kind)) {
+      command.hot_instance = token_of(static_cast<char>('a' + pick(2)));
+      command.hot_boot_id = bench_.now.epoch;
+    }
+    return command;
+  }
+
+  /// One of the commands of the operation that runs, mostly of its own runner.
+  void run_operation(const RevisionRecord& record) {
+    if (!record.operation) return;
+    const Operation& operation = *record.operation;
+    const std::optional<Runner> runner = find_runner(bench_.state, record.identity).value();
+    RunnerToken token{operation.operation_id, token_of(any_token()), 1};
+    if (runner && !runner->token.empty() && pick(6) != 0) {
+      token.token = runner->token;
+      token.run_attempt = runner->run_attempt;
+    }
+    const auto members = static_cast<std::uint64_t>(pick(4));
+    switch (pick(6)) {
+      case 0:
+        return apply(CancelOperation{operation.operation_id}, true);
+      case 1: {
+        TakeOperation take{record.identity, operation.operation_id, TestBench::grant(any_token()), false, {}, {}, {}};
+        take.hot_instance = pick(4) == 0 ? token_of('a') : operation.hot_instance;
+        take.hot_boot_id = bench_.now.epoch;
+        return apply(take, false);
+      }
+      case 2:
+        return apply(ReportOperation{record.identity, token, members, members * 50, "", pick(5) == 0}, false);
+      case 3:
+      case 4:
+        return apply(PermitRemoval{record.identity, token, members, 0, 0}, false);
+      default: {
+        EndOperation end{
+            record.identity, token, pick(2) == 0 ? OperationState::kDone : OperationState::kFailed, members, 0,
+            "over",          {}};
+        if (pick(4) != 0) end.seen = any_observation();
+        return apply(end, true);
+      }
     }
   }
 

@@ -50,6 +50,25 @@ Result<std::optional<Runner>> find_runner(const StateView& view, const Identity&
   return find_row<Runner>(view, keys::of(keys::kRunner, identity), decode_runner);
 }
 
+Result<std::optional<Access>> find_access(const StateView& view, const Identity& identity) {
+  return find_row<Access>(view, keys::of(keys::kAccess, identity), decode_access);
+}
+
+Result<LastUse> last_use_of(const StateView& view, const Identity& identity) {
+  LastUse last;
+  SY_ASSIGN_OR_RETURN(const std::optional<Access> access, find_access(view, identity));
+  if (access) last = {access->epoch_ordinal, access->mono_ms};
+  SY_ASSIGN_OR_RETURN(const std::vector<Lease> leases, all_leases_of(view, identity));
+  if (leases.empty()) return last;
+  SY_ASSIGN_OR_RETURN(const EpochState epoch, epoch_of(view));
+  for (const Lease& lease : leases) last = std::max(last, {epoch.ordinal, last_renewal_ms(lease)});
+  return last;
+}
+
+std::int64_t last_renewal_ms(const Lease& lease) {
+  return std::max<std::int64_t>(lease.expires_mono_ms - lease.ttl_ms, 0);
+}
+
 Result<std::optional<Lease>> find_lease(const StateView& view, std::string_view lease_id) {
   SY_ASSIGN_OR_RETURN(const std::optional<std::string> key, view.get(keys::lease_id(lease_id)));
   if (!key) return std::optional<Lease>();

@@ -1,8 +1,9 @@
-// Observed truth, deletion and policy of a published revision.
+// Deletion and policy of a published revision.
 #include <algorithm>
 #include <utility>
 
 #include "base/limits.h"
+#include "base/units.h"
 #include "formats/ref.h"
 #include "metadata/turn.h"
 #include "metadata/validate.h"
@@ -11,63 +12,6 @@ namespace steelyard::metadata {
 namespace {
 
 constexpr std::int64_t kDrainMsMax = limits::kLeaseTtlMsMax;
-
-bool published(const RevisionRecord& record) {
-  return record.availability == Availability::kReady || record.availability == Availability::kDegraded;
-}
-
-Status not_published(const RevisionRecord& record, std::string hint) {
-  return {Code::kNotReady,
-          formats::format_ref(record.identity) + " is " + state_and_since(record) + ", wanted READY or DEGRADED",
-          std::move(hint)};
-}
-
-Result<DamageReport> normalised(const DamageReport& damage) {
-  DamageReport out = damage;
-  std::sort(out.objects.begin(), out.objects.end());
-  out.objects.erase(std::unique(out.objects.begin(), out.objects.end()), out.objects.end());
-  out.count = std::max<std::uint64_t>(out.count, out.objects.size());
-  if (out.objects.size() > limits::kDamagedNamedMax) out.objects.resize(limits::kDamagedNamedMax);
-  SY_RETURN_IF_ERROR(validate_damage(out));
-  return out;
-}
-
-void clear_hot(RevisionRecord& record) {
-  record.hot_millionths.reset();
-  record.hot_instance.clear();
-  record.hot_members = 0;
-}
-
-}  // namespace
-
-Status judge(Turn& turn, const ReconcileRevision& command) {
-  SY_ASSIGN_OR_RETURN(RevisionRecord record, get_record(turn.view, command.identity));
-  SY_ASSIGN_OR_RETURN(DamageReport damage, normalised(command.damage));
-  if (!published(record)) return not_published(record, {});
-  SY_RETURN_IF_ERROR(check_fence(record, command.observed_generation));
-
-  RevisionRecord next = next_of(record, turn.now);
-  set_availability(next, damage.count == 0 ? Availability::kReady : Availability::kDegraded);
-  next.damage = std::move(damage);
-  next.residency = command.residency;
-  next.hot_millionths = command.hot_millionths;
-  next.hot_instance = command.hot_instance;
-  next.hot_members = command.hot_members;
-  if (const Status status = validate(next); !status.ok()) {
-    return {Code::kInvalidArgument, formats::format_ref(record.identity) + ": " + status.message()};
-  }
-  const bool same = next.availability == record.availability && next.damage == record.damage &&
-                    next.residency == record.residency && next.hot_millionths == record.hot_millionths &&
-                    next.hot_instance == record.hot_instance && next.hot_members == record.hot_members;
-  if (!same) {
-    turn.put(RevisionPut{next});
-    record = std::move(next);
-  }
-  turn.answer.record = std::move(record);
-  return {};
-}
-
-namespace {
 
 /// Whether a revision that is not found was deleted, and its tombstone compacted: then there is nothing left to do.
 Result<bool> was_compacted(const Turn& turn, const Identity& identity, const Status& found) {
@@ -91,7 +35,7 @@ Status judge(Turn& turn, const DeleteWeightRevision& command) {
     return {};
   }
   if (record.availability == Availability::kImporting) {
-    return not_published(record, "`steelyard abort` ends an import");
+    return check_published(record, "`steelyard abort` ends an import");
   }
   SY_RETURN_IF_ERROR(check_fence(record, command.expected_metadata_generation));
   if (record.availability == Availability::kDeleting) {
@@ -139,11 +83,10 @@ Status judge(Turn& turn, const FinishDelete& command) {
   }
   RevisionRecord next = next_of(record, turn.now);
   set_availability(next, Availability::kDeleted);
-  next.residency = Residency::kAbsent;
+  set_hot(next, {}, {}, 0, 0, false);
   next.damage = {};
   next.drain = false;
   next.deleted_seq = turn.sequence;
-  clear_hot(next);
   turn.put(RevisionPut{next});
   turn.answer.record = std::move(next);
   return {};
@@ -169,6 +112,20 @@ Status judge(Turn& turn, const CompactTombstones& command) {
   return {};
 }
 
+Status check_policy_allows(const RevisionRecord& record, OperationKind kind, Residency target,
+                           std::optional<std::uint32_t> ratio_millionths) {
+  const Policy& policy = record.policy;
+  if (policy.mode != PolicyMode::kPinned || !moves_replicas(kind)) return {};
+  if (target == policy.prefer && ratio_millionths == policy.ratio_millionths) return {};
+  const auto place = [](Residency residency, const std::optional<std::uint32_t>& ratio) {
+    return std::string(name_of(residency)) + (ratio ? " with " + format_ratio(*ratio) + " hot" : "");
+  };
+  return {Code::kPolicyUnsatisfiable,
+          formats::format_ref(record.identity) + " is pinned to " + place(policy.prefer, policy.ratio_millionths) +
+              ", and " + std::string(name_of(kind)) + " would make it " + place(target, ratio_millionths),
+          "change its policy first: steelyard policy set REF --mode manual"};
+}
+
 Status judge(Turn& turn, const UpdateWeightPolicy& command) {
   SY_RETURN_IF_ERROR(validate_policy(command.policy));
   SY_ASSIGN_OR_RETURN(RevisionRecord record, get_record(turn.view, command.identity));
@@ -182,10 +139,18 @@ Status judge(Turn& turn, const UpdateWeightPolicy& command) {
     turn.answer.record = std::move(record);
     return {};
   }
-  if (!published(record)) return not_published(record, {});
+  SY_RETURN_IF_ERROR(check_published(record, {}));
   SY_RETURN_IF_ERROR(check_fence(record, command.expected_metadata_generation));
   RevisionRecord next = next_of(record, turn.now);
   next.policy = policy;
+  if (const auto& running = record.operation) {
+    if (!check_policy_allows(next, running->kind, running->target, running->ratio_millionths).ok()) {
+      return {Code::kBusy,
+              formats::format_ref(command.identity) + " has the running " + std::string(name_of(running->kind)) +
+                  " operation " + running->operation_id + ", which the new policy would refuse",
+              "wait for it, or end it: steelyard operation cancel " + running->operation_id};
+    }
+  }
   set_applied(next, request);
   turn.put(RevisionPut{next});
   turn.answer.record = std::move(next);

@@ -1,6 +1,8 @@
 #include "metadata/rules.h"
 
 #include <algorithm>
+#include <map>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -65,8 +67,11 @@ Status begin_epoch(Turn& turn) {
   turn.put(EpochBegun{begun});
 
   SY_ASSIGN_OR_RETURN(std::vector<Lease> leases, rows_under(turn.view, std::string(1, keys::kLease), decode_lease));
+  std::map<Identity, std::int64_t> accessed_ms;
   for (Lease& lease : leases) {
     if (!life_of(lease, old, then).live) {
+      std::int64_t& last_ms = accessed_ms[lease.identity];
+      last_ms = std::max(last_ms, last_renewal_ms(lease));
       turn.put(LeaseRemoved{lease.identity, lease.lease_id});
       continue;
     }
@@ -79,6 +84,7 @@ Status begin_epoch(Turn& turn) {
     }
     turn.put(LeasePut{std::move(lease)});
   }
+  for (const auto& [identity, mono_ms] : accessed_ms) SY_RETURN_IF_ERROR(put_access(turn, identity, old, mono_ms));
   SY_ASSIGN_OR_RETURN(std::vector<Writer> writers, rows_under(turn.view, std::string(1, keys::kWriter), decode_writer));
   for (Writer& writer : writers) {
     // An expired token ends; its row stays, so that the age of the import goes on counting.
@@ -129,6 +135,13 @@ void set_availability(RevisionRecord& record, Availability availability) {
   record.availability_since_ms = record.updated_at_ms;
 }
 
+Status check_published(const RevisionRecord& record, std::string hint) {
+  if (record.availability == Availability::kReady || record.availability == Availability::kDegraded) return {};
+  return {Code::kNotReady,
+          formats::format_ref(record.identity) + " is " + state_and_since(record) + ", wanted READY or DEGRADED",
+          std::move(hint)};
+}
+
 Status check_fence(const RevisionRecord& record, std::uint64_t expected) {
   if (record.metadata_generation == expected) return {};
   return {Code::kStaleGeneration,
@@ -171,14 +184,25 @@ std::string state_and_since(const RevisionRecord& record) {
 Result<std::vector<Lease>> reap_expired(Turn& turn, const Identity& identity) {
   SY_ASSIGN_OR_RETURN(std::vector<Lease> leases, all_leases_of(turn.view, identity));
   std::vector<Lease> live;
+  std::optional<std::int64_t> accessed_ms;
   for (Lease& lease : leases) {
     if (life_of(lease, turn.epoch, turn.now).live) {
       live.push_back(std::move(lease));
     } else {
+      accessed_ms = std::max(accessed_ms.value_or(0), last_renewal_ms(lease));
       turn.put(LeaseRemoved{lease.identity, lease.lease_id});
     }
   }
+  if (accessed_ms) SY_RETURN_IF_ERROR(put_access(turn, identity, turn.epoch, *accessed_ms));
   return live;
+}
+
+Status put_access(Turn& turn, const Identity& identity, const EpochState& epoch, std::int64_t mono_ms) {
+  SY_ASSIGN_OR_RETURN(const std::optional<Access> before, find_access(turn.view, identity));
+  const LastUse use{epoch.ordinal, mono_ms};
+  if (before && LastUse{before->epoch_ordinal, before->mono_ms} >= use) return {};
+  turn.put(AccessPut{{identity, epoch.epoch, mono_ms, turn.now.wall_ms, epoch.ordinal}});
+  return {};
 }
 
 std::string describe_leases(const std::vector<Lease>& leases, const Turn& turn) {

@@ -1,6 +1,7 @@
 // WeightMetadataStore: the rules of the lifecycle and nothing else. No I/O, clock, lock, thread or randomness inside.
 #pragma once
 
+#include <compare>
 #include <vector>
 
 #include "metadata/commands.h"
@@ -43,6 +44,18 @@ Result<std::optional<Watermark>> find_watermark(const StateView& view, const Lin
 /// The highest generation of a lineage that has a record.
 Result<std::optional<RevisionRecord>> newest_of(const StateView& view, const Lineage& lineage);
 Result<std::optional<Runner>> find_runner(const StateView& view, const Identity& identity);
+/// The last access that was kept: the release of a lease, or the last renewal of one that expired.
+Result<std::optional<Access>> find_access(const StateView& view, const Identity& identity);
+/// Instants of several epochs, in order; {} is before all of them.
+struct LastUse {
+  std::uint64_t epoch_ordinal = 0;
+  std::int64_t mono_ms = 0;
+  auto operator<=>(const LastUse&) const = default;
+};
+/// The last access that was kept, or the last renewal of a lease that is there, whichever is later. {}: never leased.
+Result<LastUse> last_use_of(const StateView& view, const Identity& identity);
+/// When a lease of the state was granted or renewed last, by the clock of the state's epoch.
+std::int64_t last_renewal_ms(const Lease& lease);
 /// An operation with its record; while it runs, with its runner and the runner's progress. NOT_FOUND when no record
 /// retains it.
 struct OperationView {

@@ -208,7 +208,7 @@ TEST(Lease, ARevisionThatDegradesKeepsItsLeases) {
   TestBench bench;
   bench.publish(kIdentity);
   const Lease lease = *bench.run(bench.acquire(kIdentity, "reader", 10'000))->lease;
-  bench.must(ReconcileRevision{kIdentity, 2, {{"o"}, 1}, Residency::kCold, {}, {}, 0});
+  bench.must(ReconcileRevision{kIdentity, 2, TestBench::damaged()});
   bench.advance(5'000);
   const Result<Answer> renewed = bench.run(RenewLease{lease.lease_id, 10'000});
   ASSERT_TRUE(renewed.ok()) << renewed.status().to_string();
@@ -283,8 +283,8 @@ TEST(Reconcile, NamesAtMostSixtyFour) {
   ReconcileRevision command;
   command.identity = kIdentity;
   command.observed_generation = 2;
-  for (int i = 0; i < 100; ++i) command.damage.objects.push_back("object " + std::to_string(i));
-  command.residency = Residency::kAbsent;
+  for (int i = 0; i < 100; ++i) command.seen.damage.objects.push_back("object " + std::to_string(i));
+  command.seen.cold_readable = false;
   bench.must(command);
   const RevisionRecord record = bench.record(kIdentity);
   EXPECT_EQ(record.availability, Availability::kDegraded);
@@ -293,12 +293,11 @@ TEST(Reconcile, NamesAtMostSixtyFour) {
   command.observed_generation = 3;
   bench.must(command);
   EXPECT_TRUE(bench.last.empty()) << "nothing changed";
-  bench.must(ReconcileRevision{kIdentity, 3, {}, Residency::kCold, {}, {}, 0});
+  bench.must(ReconcileRevision{kIdentity, 3, {}});
   EXPECT_EQ(bench.record(kIdentity).availability, Availability::kReady);
-  EXPECT_EQ(bench.run(ReconcileRevision{kIdentity, 4, {}, Residency::kAbsent, {}, {}, 0}).code(),
-            Code::kInvalidArgument);
-  EXPECT_EQ(bench.run(ReconcileRevision{kIdentity, 4, {}, Residency::kMixed, {}, {}, 0}).code(),
-            Code::kInvalidArgument);
+  ReconcileRevision absent{kIdentity, 4, {}};
+  absent.seen.cold_readable = false;
+  EXPECT_EQ(bench.run(absent).code(), Code::kInvalidArgument) << "nothing is readable, and nothing is damaged";
 }
 
 TEST(Epoch, RearmsWhatWasLiveAndEndsWhatHadExpired) {
@@ -453,7 +452,8 @@ TEST(Section, RowsThatContradictEachOtherAreRefused) {
   lease.identity = importing;
   lease.lease_id = lease_id_of(importing, lease.holder, lease.nonce);
   refused(LeasePut{lease}, "a lease on a revision that cannot have one");
-  refused(AccessPut{{identity_of("none", 1), bench.now.epoch, 1, 1}}, "an access without a record");
+  refused(AccessPut{{identity_of("none", 1), bench.now.epoch, 1, 1, 1}}, "an access without a record");
+  refused(AccessPut{{kIdentity, "boot-z", 1, 1, 2}}, "an access in an epoch to come");
 }
 
 TEST(Section, AnInstantBeforeItsEpochIsRefused) {

@@ -89,9 +89,9 @@ class Scenario {
     if (verb == "renew-lease") return RenewLease{lease_id(), ttl()};
     if (verb == "release-lease") return ReleaseLease{lease_id()};
     if (verb == "reconcile") {
-      ReconcileRevision reconcile{identity_, fence(), {}, Residency::kCold, {}, {}, 0};
-      if (has("damaged")) reconcile.damage.objects = {get("damaged", "")};
-      if (has("absent")) reconcile.residency = Residency::kAbsent;
+      ReconcileRevision reconcile{identity_, fence(), {}};
+      if (has("damaged")) reconcile.seen.damage.objects = {get("damaged", "")};
+      if (has("absent")) reconcile.seen.cold_readable = false;
       return reconcile;
     }
     if (verb == "delete") {

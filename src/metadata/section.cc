@@ -154,10 +154,14 @@ Status check_whole(const StateView& state) {
         if (!record || !record->operation || record->operation->operation_id != runner.operation_id) {
           return fail(runner.identity, "a runner without its operation");
         }
+        if (const Status fits = check_runner(runner, *record->operation); !fits.ok()) {
+          return fail(runner.identity, fits.message());
+        }
         return runner.epoch == epoch.epoch || fail(runner.identity, "a runner of another epoch");
       }
       case keys::kAccess: {
         const Access access = decode_access(value).value();
+        if (access.epoch_ordinal > epoch.ordinal) return fail(access.identity, "an access in an epoch to come");
         return record_of(access.identity).has_value() || fail(access.identity, "an access without a record");
       }
       default:

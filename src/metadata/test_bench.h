@@ -79,6 +79,53 @@ struct TestBench {
     return {identity, token_of(token), attempt, expected, summary_of(identity)};
   }
 
+  static Observation damaged() {
+    Observation seen;
+    seen.damage = {{"object"}, 1};
+    return seen;
+  }
+
+  /// `members` of the two that every revision here has, 50 bytes each.
+  static Observation hot(std::uint64_t members, const std::string& instance, const std::string& boot_id) {
+    Observation seen;
+    seen.boot_id = boot_id;
+    seen.hot_instance = instance;
+    seen.hot_members = members;
+    seen.hot_bytes = members * 50;
+    return seen;
+  }
+
+  static RunnerGrant grant(char token) {
+    RunnerGrant out;
+    out.token = token_of(token);
+    out.holder = std::string("runner ") + token;
+    out.process.pid = token;
+    out.ttl_ms = limits::kWriterTtlMs;
+    return out;
+  }
+
+  /// An operation over all members, run by `a` in the memory instance `1`.
+  static StartOperation start(const Identity& identity, std::uint64_t expected, OperationKind kind, Residency target) {
+    StartOperation command;
+    command.identity = identity;
+    command.expected_metadata_generation = expected;
+    command.operation_id = token_of('f');
+    command.kind = kind;
+    command.target = target;
+    if (target == Residency::kMixed) {
+      command.ratio_millionths = 500'000;
+      command.plan_digest = std::string(64, 'd');
+    }
+    command.total_members = 2;
+    command.total_bytes = 100;
+    command.runner = grant('a');
+    if (moves_replicas(kind)) {
+      command.hot_instance = token_of('1');
+      command.hot_boot_id = "boot-a";
+    }
+    return command;
+  }
+
   static AcquireLease acquire(const Identity& identity, std::string holder, std::int64_t ttl_ms = 30'000) {
     AcquireLease command;
     command.identity = identity;

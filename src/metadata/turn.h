@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -45,6 +46,7 @@ Status judge(Turn& turn, const UpdateWeightPolicy& command);
 Status judge(Turn& turn, const StartOperation& command);
 Status judge(Turn& turn, const TakeOperation& command);
 Status judge(Turn& turn, const ReportOperation& command);
+Status judge(Turn& turn, const PermitRemoval& command);
 Status judge(Turn& turn, const EndOperation& command);
 Status judge(Turn& turn, const CancelOperation& command);
 
@@ -52,9 +54,22 @@ Status judge(Turn& turn, const CancelOperation& command);
 void end_operation(Turn& turn, RevisionRecord& record, const std::optional<Runner>& runner, OperationState state,
                    std::string message);
 
+/// Lets `next`, the record's next generation, follow an observation; false, and nothing changed, where it must not be
+/// published. `only_colder`: replicas are being removed. INVALID_ARGUMENT for one that cannot be.
+Result<bool> follow(RevisionRecord& next, const Observation& seen, bool only_colder);
+/// Lowers the hot share to what is left when `members` and `bytes` of it go.
+void lower_hot(RevisionRecord& next, std::uint64_t members, std::uint64_t bytes);
+void set_hot(RevisionRecord& record, std::string instance, std::string boot_id, std::uint64_t members,
+             std::uint64_t bytes, bool cold_readable);
+/// POLICY_UNSATISFIABLE when a pinned policy wants the revision elsewhere.
+Status check_policy_allows(const RevisionRecord& record, OperationKind kind, Residency target,
+                           std::optional<std::uint32_t> ratio_millionths);
+
 /// The record's next generation, to be changed further; updated_at never decreases.
 RevisionRecord next_of(const RevisionRecord& record, const Now& now);
 void set_availability(RevisionRecord& record, Availability availability);
+/// NOT_READY unless READY or DEGRADED.
+Status check_published(const RevisionRecord& record, std::string hint);
 
 /// STALE_GENERATION naming the current generation unless `expected` is it.
 Status check_fence(const RevisionRecord& record, std::uint64_t expected);
@@ -76,8 +91,10 @@ class Arguments {
 
 /// "IMPORTING since 2026-11-30T02:51:41.123Z".
 std::string state_and_since(const RevisionRecord& record);
-/// Ends the leases that have expired; gives the live ones.
+/// Ends the leases that have expired, which makes their last renewal the revision's last access; gives the live ones.
 Result<std::vector<Lease>> reap_expired(Turn& turn, const Identity& identity);
+/// Keeps `mono_ms` of the epoch `epoch` as the revision's last access, unless a later one is known.
+Status put_access(Turn& turn, const Identity& identity, const EpochState& epoch, std::int64_t mono_ms);
 /// "3 live leases (alice, bob), the nearest expiry in 12s".
 std::string describe_leases(const std::vector<Lease>& leases, const Turn& turn);
 

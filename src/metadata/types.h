@@ -31,6 +31,11 @@ std::string_view name_of(OperationState value);
 std::string_view name_of(PolicyMode value);
 std::optional<Availability> availability_from_name(std::string_view name);
 
+/// EVICTING and REHYDRATING move replicas between the tiers; REPAIRING makes them whole.
+inline bool moves_replicas(OperationKind kind) {
+  return kind == OperationKind::kEvicting || kind == OperationKind::kRehydrating;
+}
+
 /// The instant at which a command is judged. `mono_ms` compares only within `epoch`; `wall_ms` decides nothing.
 struct Now {
   std::string epoch;
@@ -81,6 +86,11 @@ struct Operation {
   AppliedRequest request;
   std::int64_t started_at_ms = 0;
   std::int64_t ended_at_ms = 0;  ///< 0 while RUNNING
+  std::string hot_instance;      ///< of EVICTING and REHYDRATING: the memory instance in which it works
+  std::string hot_boot_id;       ///< the boot that made the instance
+  /// When it ended, by the clock of its epoch: wall times decide nothing. 0 while RUNNING.
+  std::uint64_t ended_epoch_ordinal = 0;
+  std::int64_t ended_mono_ms = 0;
   bool operator==(const Operation&) const = default;
 };
 
@@ -113,6 +123,7 @@ struct RevisionRecord {
   std::vector<AppliedRequest> applied;         ///< newest of each kind commit, abort, delete, policy
   DamageReport damage;
   std::string hot_instance;       ///< id of the memory instance in which the hot members were observed; empty: none
+  std::string hot_boot_id;        ///< the boot that made the instance: one of another boot is gone
   std::uint64_t hot_members = 0;  ///< how many were observed there; only with an instance
   bool drain = false;             ///< DELETING waits for leases
   std::int64_t availability_since_ms = 0;  ///< wall time of the last change of availability; for messages
@@ -170,16 +181,19 @@ struct Runner {
   std::uint64_t processed_members = 0;
   std::uint64_t processed_bytes = 0;
   std::string message;
+  /// Of EVICTING: the hot replicas of this many members, the first of the plan, may have been removed.
+  std::uint64_t permitted_members = 0;
   std::string source;  ///< the newest path that a runner of the operation was given to take bytes from; may be empty
   bool operator==(const Runner&) const = default;
 };
 
-/// When a revision was last used, for policies.
+/// When a revision was last used, for policies: the last renewal of the last of its leases that ended.
 struct Access {
   Identity identity;
   std::string epoch;
-  std::int64_t mono_ms = 0;
-  std::int64_t wall_ms = 0;
+  std::int64_t mono_ms = 0;  ///< by the clock of `epoch`
+  std::int64_t wall_ms = 0;  ///< when this was written; for people
+  std::uint64_t epoch_ordinal = 0;
   bool operator==(const Access&) const = default;
 };
 

@@ -68,6 +68,32 @@ Status validate_request(const AppliedRequest& request) {
   return {};
 }
 
+/// A memory instance and the boot that made it: both or none.
+Status validate_instance(std::string_view instance, std::string_view boot_id) {
+  if (instance.empty() != boot_id.empty()) return invalid("a hot instance and the boot that made it: both or none");
+  if (instance.empty()) return {};
+  SY_RETURN_IF_ERROR(validate_id("hot_instance", instance));
+  return validate_text("hot_boot_id", boot_id, 1, kEpochBytesMax, false);
+}
+
+/// What only operations that move replicas between the tiers have.
+Status validate_direction(const Operation& operation) {
+  if (!moves_replicas(operation.kind)) return {};
+  const bool evicts = operation.kind == OperationKind::kEvicting;
+  if (operation.target == (evicts ? Residency::kHot : Residency::kCold)) {
+    return invalid("operation " + operation.operation_id + " is " + std::string(name_of(operation.kind)) +
+                   " with target " + std::string(name_of(operation.target)) + ", wanted " +
+                   (evicts ? "COLD or MIXED" : "HOT or MIXED"));
+  }
+  const bool mixed = operation.target == Residency::kMixed;
+  if (operation.plan_digest.empty() == mixed) {
+    return invalid(mixed ? "plan_digest is missing, wanted with MIXED"
+                         : "plan_digest is given, wanted only with MIXED");
+  }
+  if (operation.hot_instance.empty()) return invalid("the operation names no memory instance in which it works");
+  return {};
+}
+
 Status validate_operation(const Operation& operation, bool active) {
   SY_RETURN_IF_ERROR(validate_id("operation_id", operation.operation_id));
   if (operation.kind == OperationKind::kNone) return invalid("an operation has kind NONE");
@@ -86,6 +112,11 @@ Status validate_operation(const Operation& operation, bool active) {
   SY_RETURN_IF_ERROR(
       validate_ratio("the operation's ratio", operation.ratio_millionths, operation.target == Residency::kMixed));
   SY_RETURN_IF_ERROR(validate_hex64("plan_digest", operation.plan_digest, false));
+  SY_RETURN_IF_ERROR(validate_direction(operation));
+  SY_RETURN_IF_ERROR(validate_instance(operation.hot_instance, operation.hot_boot_id));
+  if (running ? operation.ended_epoch_ordinal != 0 || operation.ended_mono_ms != 0 : operation.ended_mono_ms < 0) {
+    return invalid("operation " + operation.operation_id + ": its end by the clock and its state disagree");
+  }
   if (operation.processed_members > operation.total_members || operation.processed_bytes > operation.total_bytes) {
     return invalid("operation " + operation.operation_id + " has processed more than its total");
   }
@@ -180,8 +211,14 @@ Status validate_state(const RevisionRecord& record) {
   }
   if (record.drain && record.availability != Availability::kDeleting) return illegal(record, "only DELETING drains");
   const bool hot = record.residency == Residency::kHot || record.residency == Residency::kMixed;
-  if (!record.hot_instance.empty() && !hot) return illegal(record, "a hot instance needs HOT or MIXED");
-  if (record.hot_members != 0 && record.hot_instance.empty()) return illegal(record, "hot members need an instance");
+  if (record.hot_instance.empty() == hot) return illegal(record, "HOT and MIXED, and no other, name a hot instance");
+  const std::uint64_t all = record.summary.payload_count;
+  const bool members_fit = record.residency == Residency::kHot     ? record.hot_members == all && all != 0
+                           : record.residency == Residency::kMixed ? record.hot_members > 0 && record.hot_members < all
+                                                                   : record.hot_members == 0;
+  if (!members_fit) {
+    return illegal(record, std::to_string(record.hot_members) + " hot members of " + std::to_string(all));
+  }
   return validate_ratio("the hot share", record.hot_millionths, record.residency == Residency::kMixed);
 }
 
@@ -207,7 +244,7 @@ Status validate(const RevisionRecord& record) {
   SY_RETURN_IF_ERROR(validate_operations(record));
   SY_RETURN_IF_ERROR(validate_applied(record.applied));
   SY_RETURN_IF_ERROR(validate_damage(record.damage));
-  if (!record.hot_instance.empty()) SY_RETURN_IF_ERROR(validate_id("hot_instance", record.hot_instance));
+  SY_RETURN_IF_ERROR(validate_instance(record.hot_instance, record.hot_boot_id));
   return validate_state(record);
 }
 
@@ -259,9 +296,22 @@ Status validate(const Runner& runner) {
   return validate_epoch_name(runner.epoch);
 }
 
+Status check_runner(const Runner& runner, const Operation& operation) {
+  if (runner.processed_members > operation.total_members || runner.processed_bytes > operation.total_bytes ||
+      runner.permitted_members > operation.total_members) {
+    return invalid("a runner that is further than its operation goes");
+  }
+  if (runner.permitted_members != 0 && operation.kind != OperationKind::kEvicting) {
+    return invalid("a removal permitted to " + std::string(name_of(operation.kind)));
+  }
+  return {};
+}
+
 Status validate(const Access& access) {
   SY_RETURN_IF_ERROR(formats::validate(access.identity));
   SY_RETURN_IF_ERROR(validate_instant("mono_ms", access.mono_ms));
+  SY_RETURN_IF_ERROR(validate_instant("wall_ms", access.wall_ms));
+  if (access.epoch_ordinal == 0) return invalid("the access's epoch ordinal is 0, wanted 1 or more");
   return validate_epoch_name(access.epoch);
 }
 

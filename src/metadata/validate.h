@@ -31,6 +31,9 @@ Status validate(const Runner& runner);
 Status validate(const Access& access);
 Status validate(const EpochState& epoch);
 
+/// What a runner may say of its operation.
+Status check_runner(const Runner& runner, const Operation& operation);
+
 Status validate_labels(const Labels& labels);
 Status validate_policy(const Policy& policy);
 Status validate_damage(const DamageReport& damage);

@@ -179,6 +179,10 @@ bool read(Reader in, Operation& out) {
   in.must(read(in.part(12), out.request));
   in.number(13, out.started_at_ms);
   in.number(14, out.ended_at_ms);
+  in.text(15, out.hot_instance);
+  in.text(16, out.hot_boot_id);
+  in.number(17, out.ended_epoch_ordinal);
+  in.number(18, out.ended_mono_ms);
   return in.whole();
 }
 
@@ -237,6 +241,7 @@ bool read(Reader in, RevisionRecord& out) {
   in.number(22, out.drain);
   in.number(23, out.availability_since_ms);
   in.number(24, out.deleted_seq);
+  in.text(25, out.hot_boot_id);
   return in.whole();
 }
 

@@ -49,6 +49,10 @@ class Random {
     out.request = request();
     out.started_at_ms = static_cast<std::int64_t>(number());
     out.ended_at_ms = -static_cast<std::int64_t>(number() / 2);
+    out.hot_instance = text();
+    out.hot_boot_id = text();
+    out.ended_epoch_ordinal = number();
+    out.ended_mono_ms = static_cast<std::int64_t>(number());
     return out;
   }
   RevisionRecord record() {
@@ -79,6 +83,7 @@ class Random {
     out.drain = coin();
     out.availability_since_ms = static_cast<std::int64_t>(number());
     out.deleted_seq = number();
+    out.hot_boot_id = text();
     return out;
   }
   Writer writer() {

@@ -166,16 +166,11 @@ Result<metadata::RevisionRecord> record_findings(Context& context, metadata::Rev
     metadata::ReconcileRevision command;
     command.identity = record.identity;
     command.observed_generation = record.metadata_generation;
-    command.damage = merged(record.damage, now);
-    command.residency = record.residency;
-    if (now.none_is_there) {
-      command.residency = metadata::Residency::kAbsent;
-    } else if (record.residency == metadata::Residency::kAbsent && (now.complete || !now.whole.empty())) {
-      command.residency = metadata::Residency::kCold;
-    }
-    command.hot_millionths = record.hot_millionths;
-    command.hot_instance = record.hot_instance;
-    command.hot_members = record.hot_members;
+    metadata::Observation& seen = command.seen;
+    seen.damage = merged(record.damage, now);
+    const bool was_absent = record.residency == metadata::Residency::kAbsent;
+    seen.cold_readable = !now.none_is_there && (!was_absent || now.complete || !now.whole.empty());
+    seen.boot_id = context.runtime.epoch();
     auto reconciled = context.catalog.reconcile_weight_revision(command);
     if (reconciled.code() == Code::kBusy && context.runtime.mono_ms() < deadline && !stop.stopped()) {
       context.runtime.sleep_ms(kPauseMs);

@@ -152,6 +152,7 @@ class Rebuilding {
       record.residency = metadata::Residency::kAbsent;
       record.hot_millionths.reset();
       record.hot_instance.clear();
+      record.hot_boot_id.clear();
       record.hot_members = 0;
     }
     if (record.availability == Availability::kReady) record.availability_since_ms = record.updated_at_ms;

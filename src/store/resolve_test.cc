@@ -55,9 +55,8 @@ class ResolveTest : public testing::Test {
     metadata::ReconcileRevision command;
     command.identity = record.identity;
     command.observed_generation = record.metadata_generation;
-    command.residency = metadata::Residency::kCold;
-    command.damage.count = 1;
-    command.damage.objects = {formats::payload_key(record.identity, 0)};
+    command.seen.damage.count = 1;
+    command.seen.damage.objects = {formats::payload_key(record.identity, 0)};
     const auto now = catalog_.reconcile_weight_revision(command);
     ASSERT_TRUE(now.ok()) << now.status().to_string();
     ASSERT_EQ(now->availability, Availability::kDegraded);

@@ -1,0 +1,157 @@
+// Watching: in order, each change at least once, anew after a trim, woken by the log.
+#include <gtest/gtest.h>
+
+#include "base/limits.h"
+#include "catalog/catalog.h"
+#include "oplog/open.h"
+
+namespace steelyard::catalog {
+namespace {
+
+class NothingStored final : public GroupObserver {
+ public:
+  Result<GroupObservation> observe(const metadata::Identity& /*identity*/, std::uint32_t /*attempt*/) override {
+    return GroupObservation{};
+  }
+};
+
+metadata::Identity identity_of(const std::string& resource, std::int64_t generation = 1) {
+  return {{"default", "production", resource, "main"}, generation};
+}
+
+struct WatchTest : testing::Test {
+  void begin(const std::string& resource, std::int64_t generation = 1) {
+    metadata::BeginWeightImport command;
+    command.lineage = identity_of(resource).lineage;
+    command.weight_generation = generation;
+    command.token = std::string(32, 'a');
+    command.holder = "writer";
+    command.ttl_ms = limits::kWriterTtlMs;
+    ASSERT_TRUE(catalog.begin_weight_import(command).ok());
+  }
+  void abort(const std::string& resource) {
+    const auto record = catalog.get_weight_revision(identity_of(resource));
+    ASSERT_TRUE(record.ok());
+    metadata::AbortWeightImport command;
+    command.identity = identity_of(resource);
+    command.expected_metadata_generation = record->metadata_generation;
+    command.force = true;
+    ASSERT_TRUE(catalog.abort_weight_import(command).ok());
+  }
+  WatchQuery all(std::optional<std::uint64_t> after) const {
+    WatchQuery query;
+    query.tenant_id = "default";
+    query.namespace_id = "production";
+    query.after = after;
+    return query;
+  }
+  static std::vector<std::string> told(const WatchBatch& batch) {
+    std::vector<std::string> out;
+    std::uint64_t last = 0;
+    for (const RevisionChange& change : batch.changes) {
+      EXPECT_GE(change.sequence, last);
+      EXPECT_LE(change.sequence, batch.next);
+      last = change.sequence;
+      out.push_back(change.record.identity.lineage.resource_id + " " +
+                    std::string(name_of(change.record.availability)));
+    }
+    return out;
+  }
+
+  Runtime& runtime = real_runtime();
+  std::unique_ptr<oplog::OpLog> log = oplog::open_memory(runtime);
+  NothingStored observer;
+  Catalog catalog{runtime, *log, observer, {}};
+};
+
+using Told = std::vector<std::string>;
+
+TEST_F(WatchTest, BeginsWithWhatIsThereAndGoesOnInOrder) {
+  begin("llama");
+  const auto first = catalog.watch_weight_revisions(all({}));
+  ASSERT_TRUE(first.ok()) << first.status().to_string();
+  EXPECT_TRUE(first->resnapshot);
+  EXPECT_EQ(told(*first), (Told{"llama IMPORTING"}));
+
+  begin("qwen");
+  abort("llama");
+  const auto second = catalog.watch_weight_revisions(all(first->next));
+  ASSERT_TRUE(second.ok());
+  EXPECT_FALSE(second->resnapshot);
+  EXPECT_EQ(told(*second), (Told{"qwen IMPORTING", "llama DELETING"}));
+  EXPECT_EQ(told(*catalog.watch_weight_revisions(all(first->next))), told(*second)) << "and again for who asks again";
+
+  const auto nothing = catalog.watch_weight_revisions(all(second->next));
+  ASSERT_TRUE(nothing.ok()) << "the deadline is over";
+  EXPECT_TRUE(nothing->changes.empty());
+  EXPECT_EQ(nothing->next, second->next);
+}
+
+TEST_F(WatchTest, OneResourceOrOneRevision) {
+  begin("llama");
+  begin("llama", 2);
+  begin("llama-2");
+  abort("llama");
+  WatchQuery query = all(0);
+  query.resource_id = "llama";
+  EXPECT_EQ(told(*catalog.watch_weight_revisions(query)),
+            (Told{"llama IMPORTING", "llama IMPORTING", "llama DELETING"}));
+  query.after.reset();
+  EXPECT_EQ(told(*catalog.watch_weight_revisions(query)), (Told{"llama DELETING", "llama IMPORTING"}));
+  query.identity = identity_of("llama", 2);
+  EXPECT_EQ(told(*catalog.watch_weight_revisions(query)), (Told{"llama IMPORTING"}));
+  query.after = 0;
+  EXPECT_EQ(told(*catalog.watch_weight_revisions(query)), (Told{"llama IMPORTING"}));
+  query.identity = identity_of("nobody");
+  const auto nothing = catalog.watch_weight_revisions(query);
+  EXPECT_TRUE(nothing->changes.empty());
+  EXPECT_EQ(nothing->next, log->length().value()) << "what does not match is not read again";
+  query.identity->weight_generation = 0;
+  EXPECT_EQ(catalog.watch_weight_revisions(query).code(), Code::kInvalidArgument);
+  query = all(0);
+  query.namespace_id = "elsewhere";
+  EXPECT_TRUE(catalog.watch_weight_revisions(query)->changes.empty());
+}
+
+TEST_F(WatchTest, AfterATrimItBeginsAnew) {
+  begin("llama");
+  begin("qwen");
+  abort("llama");
+  ASSERT_TRUE(catalog.save_snapshot().ok());
+  const auto anew = catalog.watch_weight_revisions(all(1));
+  ASSERT_TRUE(anew.ok()) << anew.status().to_string();
+  EXPECT_TRUE(anew->resnapshot);
+  EXPECT_EQ(told(*anew), (Told{"llama DELETING", "qwen IMPORTING"}));
+  abort("qwen");
+  const auto next = catalog.watch_weight_revisions(all(anew->next));
+  EXPECT_FALSE(next->resnapshot);
+  EXPECT_EQ(told(*next), (Told{"qwen DELETING"}));
+  EXPECT_TRUE(catalog.watch_weight_revisions(all(next->next + 100))->resnapshot) << "of another log, or a later one";
+}
+
+TEST_F(WatchTest, AWriteWakesIt) {
+  begin("llama");
+  WatchQuery query = all(log->length().value());
+  query.deadline_mono_ms = INT64_MAX;
+  const auto task = runtime.spawn("writer", [this] { begin("qwen"); });
+  EXPECT_EQ(told(*catalog.watch_weight_revisions(query)), (Told{"qwen IMPORTING"}));
+  task->join();
+}
+
+TEST_F(WatchTest, WhenRevisionsWereUsed) {
+  begin("llama");
+  begin("qwen");
+  const auto uses = catalog.uses_after({}, 10);
+  ASSERT_TRUE(uses.ok()) << uses.status().to_string();
+  ASSERT_EQ(uses->size(), 2U);
+  EXPECT_EQ((*uses)[0].record.identity, identity_of("llama"));
+  EXPECT_EQ((*uses)[0].live_leases, 0U);
+  EXPECT_EQ((*uses)[0].last_use, metadata::LastUse{});
+  EXPECT_EQ(catalog.uses_after(identity_of("llama"), 10)->size(), 1U);
+  const auto now = catalog.use_now();
+  ASSERT_TRUE(now.ok());
+  EXPECT_EQ(now->epoch_ordinal, 1U);
+}
+
+}  // namespace
+}  // namespace steelyard::catalog

@@ -1,0 +1,124 @@
+// What was seen of a revision in the tiers, and the residency that follows from it.
+#include <algorithm>
+#include <utility>
+
+#include "base/limits.h"
+#include "formats/ref.h"
+#include "metadata/shares.h"
+#include "metadata/turn.h"
+#include "metadata/validate.h"
+
+namespace steelyard::metadata {
+namespace {
+
+Status invalid(const RevisionRecord& record, const std::string& why) {
+  return {Code::kInvalidArgument, formats::format_ref(record.identity) + ": " + why};
+}
+
+Result<DamageReport> normalised(const DamageReport& damage) {
+  DamageReport out = damage;
+  std::sort(out.objects.begin(), out.objects.end());
+  out.objects.erase(std::unique(out.objects.begin(), out.objects.end()), out.objects.end());
+  out.count = std::max<std::uint64_t>(out.count, out.objects.size());
+  if (out.objects.size() > limits::kDamagedNamedMax) out.objects.resize(limits::kDamagedNamedMax);
+  SY_RETURN_IF_ERROR(validate_damage(out));
+  return out;
+}
+
+/// The hot bytes that a record vouches for; of MIXED at most those that there are, since a share is rounded down.
+std::uint64_t hot_bytes_of(const RevisionRecord& record) {
+  if (record.residency == Residency::kHot) return record.summary.logical_bytes;
+  return bytes_of_share(record.hot_millionths.value_or(0), record.summary.logical_bytes);
+}
+
+Status check_hot(const RevisionRecord& record, const Observation& seen) {
+  const GroupSummary& all = record.summary;
+  if (seen.hot_instance.empty() ? seen.hot_members != 0 : seen.boot_id.empty()) {
+    return invalid(record, "hot members need the memory instance in which they were seen, and its boot");
+  }
+  const bool within = seen.hot_members <= all.payload_count && seen.hot_bytes <= all.logical_bytes;
+  const bool none_fit = (seen.hot_members == 0) == (seen.hot_bytes == 0);
+  const bool all_fit = (seen.hot_members == all.payload_count) == (seen.hot_bytes == all.logical_bytes);
+  if (within && none_fit && all_fit) return {};
+  return invalid(record, std::to_string(seen.hot_members) + " hot members with " + std::to_string(seen.hot_bytes) +
+                             " bytes were seen, and the revision has " + std::to_string(all.payload_count) + " with " +
+                             std::to_string(all.logical_bytes));
+}
+
+/// The record names a memory instance that the observer cannot see and that may be there.
+bool is_elsewhere(const RevisionRecord& record, const Observation& seen) {
+  if (record.hot_instance.empty() || record.hot_instance == seen.hot_instance) return false;
+  return seen.boot_id.empty() || seen.boot_id == record.hot_boot_id;
+}
+
+}  // namespace
+
+void set_hot(RevisionRecord& record, std::string instance, std::string boot_id, std::uint64_t members,
+             std::uint64_t bytes, bool cold_readable) {
+  const GroupSummary& all = record.summary;
+  record.hot_millionths.reset();
+  if (members == 0) {
+    record.residency = cold_readable ? Residency::kCold : Residency::kAbsent;
+    record.hot_instance.clear();
+    record.hot_boot_id.clear();
+    record.hot_members = 0;
+    return;
+  }
+  record.residency = members == all.payload_count ? Residency::kHot : Residency::kMixed;
+  if (record.residency == Residency::kMixed) record.hot_millionths = share_of(bytes, all.logical_bytes);
+  record.hot_instance = std::move(instance);
+  record.hot_boot_id = std::move(boot_id);
+  record.hot_members = members;
+}
+
+void lower_hot(RevisionRecord& next, std::uint64_t members, std::uint64_t bytes) {
+  if (next.hot_members == 0) return;
+  const std::uint64_t had = hot_bytes_of(next);
+  const bool some_left = members < next.hot_members && bytes < had;
+  // Only what has a cold replica is removed, so something cold is readable.
+  set_hot(next, next.hot_instance, next.hot_boot_id, some_left ? next.hot_members - members : 0,
+          some_left ? had - bytes : 0, next.residency != Residency::kAbsent);
+}
+
+Result<bool> follow(RevisionRecord& next, const Observation& seen, bool only_colder) {
+  SY_ASSIGN_OR_RETURN(DamageReport damage, normalised(seen.damage));
+  SY_RETURN_IF_ERROR(check_hot(next, seen));
+  if (is_elsewhere(next, seen) && seen.hot_bytes < hot_bytes_of(next)) return false;
+  std::uint64_t members = seen.hot_members;
+  std::uint64_t bytes = seen.hot_bytes;
+  if (only_colder && members >= next.hot_members) {
+    members = next.hot_members;
+    bytes = std::min(bytes, hot_bytes_of(next));
+  }
+  set_availability(next, damage.count == 0 ? Availability::kReady : Availability::kDegraded);
+  next.damage = std::move(damage);
+  set_hot(next, seen.hot_instance, seen.boot_id, members, bytes, seen.cold_readable);
+  if (const Status status = validate(next); !status.ok()) return invalid(next, status.message());
+  return true;
+}
+
+Status judge(Turn& turn, const ReconcileRevision& command) {
+  SY_ASSIGN_OR_RETURN(RevisionRecord record, get_record(turn.view, command.identity));
+  SY_RETURN_IF_ERROR(check_published(record, {}));
+  SY_RETURN_IF_ERROR(check_fence(record, command.observed_generation));
+
+  bool removing = false;
+  if (record.operation && record.operation->kind == OperationKind::kEvicting) {
+    SY_ASSIGN_OR_RETURN(const std::optional<Runner> runner, find_runner(turn.view, record.identity));
+    removing = runner && runner->permitted_members != 0;
+  }
+  RevisionRecord next = next_of(record, turn.now);
+  SY_ASSIGN_OR_RETURN(const bool published, follow(next, command.seen, removing));
+  const bool same = next.availability == record.availability && next.damage == record.damage &&
+                    next.residency == record.residency && next.hot_millionths == record.hot_millionths &&
+                    next.hot_instance == record.hot_instance && next.hot_boot_id == record.hot_boot_id &&
+                    next.hot_members == record.hot_members;
+  if (published && !same) {
+    turn.put(RevisionPut{next});
+    record = std::move(next);
+  }
+  turn.answer.record = std::move(record);
+  return {};
+}
+
+}  // namespace steelyard::metadata

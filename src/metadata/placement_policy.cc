@@ -1,0 +1,234 @@
+#include "metadata/placement_policy.h"
+
+#include <algorithm>
+#include <limits>
+#include <tuple>
+#include <unordered_map>
+
+#include "base/units.h"
+#include "metadata/shares.h"
+
+namespace steelyard::metadata {
+namespace {
+
+using Revisions = std::vector<const PlacedRevision*>;
+
+/// Who keeps what in memory.
+class Holders {
+ public:
+  explicit Holders(std::span<const PlacedRevision> revisions) {
+    for (const PlacedRevision& revision : revisions) keep(revision);
+  }
+
+  /// Gives the bytes that nobody keeps any more.
+  std::uint64_t drop(const PlacedRevision& revision) {
+    std::uint64_t freed = 0;
+    for (const HotReplica& replica : revision.hot) freed += --names_[replica.storage] == 0 ? replica.bytes : 0;
+    return freed;
+  }
+  /// Takes a drop back; gives the bytes that are kept again.
+  std::uint64_t keep(const PlacedRevision& revision) {
+    std::uint64_t kept = 0;
+    for (const HotReplica& replica : revision.hot) kept += ++names_[replica.storage] == 1 ? replica.bytes : 0;
+    return kept;
+  }
+
+ private:
+  std::unordered_map<std::uint64_t, std::uint64_t> names_;
+};
+
+/// What was asked to be hot counts as used when it came to be so: it is not the first to go again.
+LastUse use_of(const PlacedRevision& revision) {
+  LastUse last = revision.last_use;
+  for (const Operation& operation : revision.record.finished_operations) {
+    if (operation.kind != OperationKind::kRehydrating || operation.state != OperationState::kDone) continue;
+    last = std::max(last, {operation.ended_epoch_ordinal, operation.ended_mono_ms});
+  }
+  return last;
+}
+
+bool is_cooling(const RevisionRecord& record, const LastUse& now, std::int64_t cooldown_ms) {
+  return std::ranges::any_of(record.finished_operations, [&](const Operation& operation) {
+    return moves_replicas(operation.kind) && operation.ended_epoch_ordinal == now.epoch_ordinal &&
+           now.mono_ms - operation.ended_mono_ms < cooldown_ms;
+  });
+}
+
+bool may_move(const RevisionRecord& record, const Memory& memory) {
+  const bool elsewhere =
+      !record.hot_instance.empty() && record.hot_instance != memory.instance && record.hot_boot_id == memory.boot_id;
+  return record.availability == Availability::kReady && !record.operation && !elsewhere;
+}
+
+/// Where it is by the record, as far as this boot goes.
+Residency residency_in(const RevisionRecord& record, const Memory& memory) {
+  return record.hot_instance == memory.instance ? record.residency : Residency::kCold;
+}
+
+/// Once nobody reads it.
+bool is_evictable(const PlacedRevision& revision, const Memory& memory) {
+  return may_move(revision.record, memory) && revision.cold_whole && !revision.hot.empty() &&
+         revision.record.hot_instance == memory.instance;
+}
+
+bool wants_warmer(const PlacedRevision& revision, const Memory& memory) {
+  const RevisionRecord& record = revision.record;
+  const Residency is = residency_in(record, memory);
+  if (record.policy.prefer == Residency::kHot) return is != Residency::kHot;
+  if (record.policy.prefer != Residency::kMixed) return false;
+  return is == Residency::kCold ||
+         (is == Residency::kMixed && revision.plan_millionths && *record.hot_millionths < *revision.plan_millionths);
+}
+
+bool wants_colder(const PlacedRevision& revision, const Memory& memory) {
+  const RevisionRecord& record = revision.record;
+  const Residency is = residency_in(record, memory);
+  if (record.policy.prefer == Residency::kCold) return is != Residency::kCold;
+  if (record.policy.prefer != Residency::kMixed) return false;
+  return is == Residency::kHot ||
+         (is == Residency::kMixed && revision.plan_millionths && *record.hot_millionths > *revision.plan_millionths);
+}
+
+std::uint64_t hot_bytes_of(const PlacedRevision& revision) {
+  std::uint64_t bytes = 0;
+  for (const HotReplica& replica : revision.hot) bytes += replica.bytes;
+  return bytes;
+}
+
+/// The oldest use first, then the largest.
+void sort_for_eviction(Revisions& revisions) {
+  const auto place = [](const PlacedRevision* revision) {
+    return std::tuple(use_of(*revision), std::numeric_limits<std::uint64_t>::max() - hot_bytes_of(*revision),
+                      revision->record.identity);
+  };
+  std::ranges::sort(revisions, {}, place);
+}
+
+Move move_of(const PlacedRevision& revision, OperationKind kind, Residency target, std::uint64_t bytes,
+             std::string why) {
+  Move move;
+  move.identity = revision.record.identity;
+  move.expected_metadata_generation = revision.record.metadata_generation;
+  move.kind = kind;
+  move.target = target;
+  if (target == Residency::kMixed) move.ratio_millionths = revision.record.policy.ratio_millionths;
+  move.bytes = bytes;
+  move.why = std::move(why);
+  return move;
+}
+
+/// Takes from `candidates`, in their order, what frees `wanted` bytes, without those that free nothing. Where not
+/// enough can be freed: all that frees something, if `some` is enough, or nothing.
+Revisions pick(Revisions& candidates, Holders& holders, std::uint64_t wanted, bool some) {
+  Revisions chosen;
+  std::uint64_t freed = 0;
+  for (const PlacedRevision* revision : candidates) {
+    if (freed >= wanted) break;
+    freed += holders.drop(*revision);
+    chosen.push_back(revision);
+  }
+  const bool taken = freed >= wanted || some;
+  Revisions picked;
+  for (const PlacedRevision* revision : chosen) {
+    if (holders.keep(*revision) == 0 || !taken) continue;
+    holders.drop(*revision);
+    picked.push_back(revision);
+  }
+  std::erase_if(candidates, [&](const PlacedRevision* revision) { return std::ranges::count(picked, revision) != 0; });
+  return picked;
+}
+
+/// The moves that evict what was picked. The bytes of each are those that go when the ones before it are gone.
+std::uint64_t put_evictions(const Revisions& picked, Holders& holders, const std::string& why,
+                            std::vector<Move>& moves) {
+  for (const PlacedRevision* revision : picked) holders.keep(*revision);
+  std::uint64_t freed = 0;
+  for (const PlacedRevision* revision : picked) {
+    const std::uint64_t bytes = holders.drop(*revision);
+    moves.push_back(move_of(*revision, OperationKind::kEvicting, Residency::kCold, bytes, why));
+    freed += bytes;
+  }
+  return freed;
+}
+
+}  // namespace
+
+std::vector<Move> moves_of(std::span<const PlacedRevision> revisions, const Memory& memory, const LastUse& now,
+                           std::int64_t cooldown_ms) {
+  const std::uint64_t high = bytes_of_share(memory.high_watermark_millionths, memory.capacity_bytes);
+  const std::uint64_t low = bytes_of_share(memory.low_watermark_millionths, memory.capacity_bytes);
+  Holders holders(revisions);
+  std::vector<Move> moves;
+  std::uint64_t used = memory.used_bytes;
+  Revisions idle;
+  Revisions warmer;
+  for (const PlacedRevision& revision : revisions) {
+    const RevisionRecord& record = revision.record;
+    const bool pinned = record.policy.mode == PolicyMode::kPinned;
+    if (record.policy.mode == PolicyMode::kManual || !may_move(record, memory)) continue;
+    const bool evictable = !revision.leased && is_evictable(revision, memory);
+    if (pinned && wants_colder(revision, memory) && evictable) {
+      const bool whole = record.policy.prefer == Residency::kCold;
+      const std::uint64_t freed = whole ? holders.drop(revision) : 0;
+      moves.push_back(move_of(revision, OperationKind::kEvicting, record.policy.prefer, freed, "pinned"));
+      used -= std::min(used, freed);
+      continue;
+    }
+    const bool cooling = !pinned && is_cooling(record, now, cooldown_ms);
+    if (!pinned && !cooling && evictable) idle.push_back(&revision);
+    if ((pinned || revision.leased) && !cooling && wants_warmer(revision, memory)) warmer.push_back(&revision);
+  }
+  sort_for_eviction(idle);
+  if (used > high) {
+    const Revisions picked = pick(idle, holders, used - std::min(used, low), true);
+    used -= std::min(used, put_evictions(picked, holders, "memory is above the high watermark", moves));
+  }
+  std::ranges::sort(warmer, {}, [](const PlacedRevision* revision) {
+    return std::tuple(revision->record.policy.mode != PolicyMode::kPinned, revision->promotion_bytes,
+                      revision->record.identity);
+  });
+  for (const PlacedRevision* revision : warmer) {
+    const bool pinned = revision->record.policy.mode == PolicyMode::kPinned;
+    const std::uint64_t bytes = revision->promotion_bytes;
+    if (bytes > high) continue;
+    if (used > high - bytes) {
+      // It takes the room of those that were used longest ago.
+      const std::uint64_t wanted = used - (high - bytes);
+      const Revisions picked = pick(idle, holders, wanted, false);
+      if (picked.empty()) continue;
+      used -= std::min(used, put_evictions(picked, holders, "room is made for what is read now", moves));
+    }
+    const Residency target = revision->record.policy.prefer;
+    moves.push_back(move_of(*revision, OperationKind::kRehydrating, target, bytes, pinned ? "pinned" : "read now"));
+    used += bytes;
+  }
+  return moves;
+}
+
+RoomPlan make_room(std::span<const PlacedRevision> revisions, const Memory& memory, const Identity& for_whom,
+                   std::uint64_t wanted_bytes) {
+  Holders holders(revisions);
+  Revisions idle;
+  Revisions leased;
+  for (const PlacedRevision& revision : revisions) {
+    const Policy& policy = revision.record.policy;
+    const bool pinned_warm = policy.mode == PolicyMode::kPinned && policy.prefer != Residency::kCold;
+    if (pinned_warm || revision.record.identity == for_whom) continue;
+    if (!is_evictable(revision, memory)) continue;
+    (revision.leased ? leased : idle).push_back(&revision);
+  }
+  sort_for_eviction(idle);
+
+  RoomPlan plan;
+  for (const PlacedRevision* revision : idle) plan.possible_bytes += holders.drop(*revision);
+  for (const PlacedRevision* revision : leased) plan.held_by_leases_bytes += holders.drop(*revision);
+  for (const PlacedRevision* revision : idle) holders.keep(*revision);
+  for (const PlacedRevision* revision : leased) holders.keep(*revision);
+  plan.enough = plan.possible_bytes >= wanted_bytes;
+  if (!plan.enough || wanted_bytes == 0) return plan;
+  const Revisions picked = pick(idle, holders, wanted_bytes, false);
+  plan.freed_bytes = put_evictions(picked, holders, "makes room for " + for_whom.lineage.resource_id, plan.evictions);
+  return plan;
+}
+
+}  // namespace steelyard::metadata
