@@ -14,6 +14,12 @@ using metadata::Lease;
 using metadata::RevisionRecord;
 using metadata::Writer;
 
+namespace {
+
+std::int64_t last_renewal_of(const Lease& lease) { return lease.expires_mono_ms - lease.ttl_ms; }
+
+}  // namespace
+
 std::string text_of(const Identity& identity) { return formats::format_ref(identity); }
 
 Operation& Model::begin(Process& process, std::string what) {
@@ -69,6 +75,7 @@ void Model::witness(Process& process, const oplog::Append& append) {
     epoch_entry = epoch_entry || std::holds_alternative<metadata::EpochBegun>(decoded->body);
     std::visit([&](const auto& body) { see(by, append, body); }, decoded->body);
   }
+  check_uses();
   if (begins_epoch_ != epoch_entry) violated(fmt::format("append {} and the epoch it begins do not agree", sequence_));
   epoch_ = append.at.epoch;
   last_mono_ms_ = append.at.mono_ms;
@@ -254,11 +261,46 @@ void Model::see(Operation& by, const oplog::Append& append, const metadata::Leas
     violated(fmt::format("lease {} on {} is ended by op {} ({}) {} ms before its time", removed.lease_id,
                          text_of(lease.identity), by.id, by.what, lease.expires_mono_ms - append.at.mono_ms));
   }
+  if (lives) {
+    used(lease.identity, {epoch_ordinal_, append.at.mono_ms});
+  } else {
+    // Of an epoch that ends with this append, it counts by that one's clock.
+    const bool of_before = lease.epoch != append.at.epoch;
+    used(lease.identity, {epoch_ordinal_ - (of_before ? 1 : 0), std::max<std::int64_t>(0, last_renewal_of(lease))});
+  }
   leases_.erase(found);
+}
+
+void Model::see(Operation& /*by*/, const oplog::Append& append, const metadata::AccessPut& put) {
+  const metadata::Access& access = put.access;
+  const std::string name = "the last use of " + text_of(access.identity);
+  const Revision* const revision = find(access.identity);
+  if (revision == nullptr || !revision->published() || revision->compacted) violated(name + " is that of nothing");
+  if (access.epoch != (access.epoch_ordinal == epoch_ordinal_ ? append.at.epoch : epoch_before_)) {
+    violated(name + " is of an epoch that is not its ordinal's");
+  }
+  const metadata::LastUse use{access.epoch_ordinal, access.mono_ms};
+  if (use <= uses_told_[access.identity]) violated(name + " does not advance");
+  uses_told_[access.identity] = use;
+}
+
+void Model::used(const Identity& identity, const metadata::LastUse& use) {
+  metadata::LastUse& last = uses_[identity];
+  last = std::max(last, use);
+}
+
+void Model::check_uses() {
+  for (const auto& [identity, use] : uses_) {
+    if (uses_told_[identity] == use) continue;
+    violated(fmt::format("append {}: the last use of {} is not that of its last lease", sequence_, text_of(identity)));
+    uses_told_[identity] = use;
+  }
 }
 
 void Model::see(Operation& /*by*/, const oplog::Append& append, const metadata::EpochBegun& begun) {
   if (begun.epoch.epoch != append.at.epoch) violated("an epoch begins that is not the machine's");
+  if (begun.epoch.ordinal != epoch_ordinal_ + 1) violated("an epoch begins that is not the next one");
+  epoch_ordinal_ = begun.epoch.ordinal;
 }
 
 void Model::see(Operation& by, const oplog::Append& append, const metadata::WatermarkPut& put) {

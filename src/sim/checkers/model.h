@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "metadata/codec.h"
+#include "metadata/rules.h"
 #include "metadata/types.h"
 #include "oplog/op_log.h"
 #include "sim/checkers/verdict.h"
@@ -121,8 +122,12 @@ class Model {
   void see(Operation& by, const oplog::Append& append, const metadata::RunnerPut& put);
   void see(Operation& by, const oplog::Append& append, const metadata::RunnerRemoved& removed);
   void see(Operation& by, const oplog::Append& append, const metadata::OperationForgotten& forgotten);
+  void see(Operation& by, const oplog::Append& append, const metadata::AccessPut& put);
   template <typename Other>
   void see(Operation& by, const oplog::Append& append, const Other& entry);
+  /// A lease that ends makes its last use the revision's, in the same append.
+  void used(const metadata::Identity& identity, const metadata::LastUse& use);
+  void check_uses();
   void check_takeover(const Operation& by, const oplog::Append& append, const Revision& revision);
   void check_edge(const Operation& by, const metadata::RevisionRecord& before, const metadata::RevisionRecord& after,
                   const Revision& revision);
@@ -133,12 +138,15 @@ class Model {
   std::uint64_t next_operation_ = 1;
   std::uint64_t sequence_ = 0;
   std::string epoch_;
+  std::uint64_t epoch_ordinal_ = 0;
   std::int64_t last_mono_ms_ = 0;  ///< of the last append
   std::string epoch_before_;       ///< while an append that begins an epoch is looked at
   std::int64_t last_mono_before_ms_ = 0;
   bool begins_epoch_ = false;
   std::map<metadata::Identity, Revision> revisions_;
   std::map<std::string, metadata::Lease> leases_;
+  std::map<metadata::Identity, metadata::LastUse> uses_;  ///< what the log has to say
+  std::map<metadata::Identity, metadata::LastUse> uses_told_;
   std::map<metadata::Lineage, std::int64_t> watermarks_;
   std::uint64_t leases_granted_ = 0;
   std::set<Digest> damaged_;
