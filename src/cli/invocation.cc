@@ -82,6 +82,8 @@ Result<store::StoreOptions> Invocation::store_options() const {
                         : medium == "nof" ? tiers::Medium::kNof
                                           : tiers::Medium::kDisk;
   if (settings_.value("cold.reserve_free").text) options.cold_reserve_free = settings_.number("cold.reserve_free");
+  options.hot_path = settings_.text("hot.path");
+  if (settings_.value("hot.capacity").text) options.hot_capacity = settings_.number("hot.capacity");
   options.io_memory = settings_.number("io_memory");
   options.jobs = static_cast<unsigned>(settings_.number("jobs"));
   options.header_limit = settings_.number("header_limit");

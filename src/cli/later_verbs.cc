@@ -4,8 +4,7 @@
 namespace steelyard::cli {
 namespace {
 
-constexpr std::string_view kNoHotTier =
-    "every revision is COLD in this version; `materialize` to a folder in /dev/shm for a copy in memory";
+constexpr std::string_view kNoEviction = "memory is freed with the revision (`delete`), or when the machine restarts";
 constexpr std::string_view kPolicy =
     "a policy is set at import with the settings policy.prefer, policy.ratio and policy.mode, and shown by `inspect "
     "--json`";
@@ -18,15 +17,7 @@ constinit const VerbSpec kEvictVerb = {.name = "evict",
                                        .operands_max = 1,
                                        .summary = "free a revision's memory",
                                        .later = "it will free the memory of a hot revision",
-                                       .meanwhile = kNoHotTier};
-constinit const VerbSpec kRehydrateVerb = {.name = "rehydrate",
-                                           .alias = "warm",
-                                           .operands = "REF",
-                                           .operands_min = 1,
-                                           .operands_max = 1,
-                                           .summary = "bring a revision into memory",
-                                           .later = "it will bring a revision into the hot tier",
-                                           .meanwhile = kNoHotTier};
+                                       .meanwhile = kNoEviction};
 constinit const VerbSpec kPolicyShowVerb = {.name = "policy",
                                             .sub = "show",
                                             .operands = "REF",

@@ -60,8 +60,9 @@ Status run_cat(Context& context, const CatRequest& request, const std::function<
   SY_ASSIGN_OR_RETURN(const ByteRange range, range_in(request, file->bytes));
 
   SY_ASSIGN_OR_RETURN(ReadBuffers buffers, ReadBuffers::allocate(read_piece_bytes(context.io_budget, 1)));
+  const HotReplicas hot = find_hot_to_read(context, record, manifest);
   VerifiedReader reader(context.cold, attempt_of(record), manifest.objects,
-                        segments_of(manifest, *file, range.first, range.bytes), buffers);
+                        segments_of(manifest, *file, range.first, range.bytes), buffers, &hot);
   VerifiedReader::Piece piece;
   for (;;) {
     SY_RETURN_IF_ERROR(stop.status("cat"));

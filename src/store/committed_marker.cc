@@ -7,13 +7,17 @@ namespace steelyard::store {
 
 namespace {
 
-/// What was committed of a record: without the operation and the damage of today, which end or are found again. The
-/// marker stays as it is once it is written.
+/// What was committed of a record: without the operation, the damage and the memory of today, which end or are found
+/// again. The marker stays as it is once it is written.
 metadata::RevisionRecord as_committed(metadata::RevisionRecord record) {
   record.operation.reset();
   record.damage = {};
   record.availability = metadata::Availability::kReady;
-  if (record.residency == metadata::Residency::kAbsent) record.residency = metadata::Residency::kCold;
+  record.residency = metadata::Residency::kCold;
+  record.hot_millionths.reset();
+  record.hot_instance.clear();
+  record.hot_boot_id.clear();
+  record.hot_members = 0;
   return record;
 }
 

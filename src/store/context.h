@@ -4,6 +4,7 @@
 #include "base/runtime.h"
 #include "catalog/catalog.h"
 #include "store/group_observer.h"
+#include "store/hot_tier.h"
 #include "store/store.h"
 #include "tiers/tier.h"
 
@@ -18,6 +19,7 @@ struct Context {
   TierObserver& observer;
   std::uint64_t io_budget = 0;  ///< bytes of I/O buffers that one verb may hold
   bool read_only = false;
+  HotTier* hot = nullptr;  ///< null: this store has no memory tier
 };
 
 /// Where the members of a revision lie.

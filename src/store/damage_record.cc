@@ -170,7 +170,7 @@ Result<metadata::RevisionRecord> record_findings(Context& context, metadata::Rev
     seen.damage = merged(record.damage, now);
     const bool was_absent = record.residency == metadata::Residency::kAbsent;
     seen.cold_readable = !now.none_is_there && (!was_absent || now.complete || !now.whole.empty());
-    seen.boot_id = context.runtime.epoch();
+    see_hot(context, record, seen);
     auto reconciled = context.catalog.reconcile_weight_revision(command);
     if (reconciled.code() == Code::kBusy && context.runtime.mono_ms() < deadline && !stop.stopped()) {
       context.runtime.sleep_ms(kPauseMs);

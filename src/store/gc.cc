@@ -45,6 +45,7 @@ class Collection {
         fail(std::move(status).annotate("looking at", "group " + group));
       }
     }
+    note(free_hot());
     SY_POINT(context_.runtime, "gc.after_groups");
     SY_RETURN_IF_ERROR(free_content());
     SY_POINT(context_.runtime, "gc.after_content");
@@ -59,6 +60,31 @@ class Collection {
   }
 
  private:
+  /// What lies in memory of revisions that are gone: late runners put it there, or it was another container's turn to
+  /// remove it. A generation is used once, so what is DELETED or has no record gets no replica that counts any more.
+  Status free_hot() {
+    const auto tier = mounted_hot(context_);
+    if (tier == nullptr) return {};
+    SY_ASSIGN_OR_RETURN(const std::vector<std::string> groups, tier->list_groups());
+    for (const std::string& group : groups) {
+      SY_RETURN_IF_ERROR(check_cancel());
+      SY_ASSIGN_OR_RETURN(const auto record, context_.catalog.find_by_group(group));
+      if (record && record->availability != Availability::kDeleted) continue;
+      SY_ASSIGN_OR_RETURN(const auto listing, tier->list_group(group));
+      std::set<std::uint64_t> seen;
+      for (const tiers::AttemptName& made : listing.by_operation) {
+        SY_ASSIGN_OR_RETURN(const auto objects, tier->list_attempt(made));
+        for (const tiers::ObjectStat& object : objects) {
+          if (!seen.insert(object.storage).second) continue;
+          ++report_.objects;
+          report_.bytes += object.bytes;
+        }
+      }
+      if (!dry_run_) SY_RETURN_IF_ERROR(remove_hot(context_, group));
+    }
+    return {};
+  }
+
   Status check_cancel() const { return cancel_.load() ? cancelled("gc") : Status(); }
 
   static void note(const Status& status) {

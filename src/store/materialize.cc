@@ -38,6 +38,7 @@ class Materialization {
         record_(record),
         manifest_(manifest),
         attempt_(attempt_of(record)),
+        hot_(find_hot_to_read(context, record, manifest)),
         target_(target),
         allow_degraded_(allow_degraded),
         stop_(stop),
@@ -121,7 +122,7 @@ class Materialization {
     SY_ASSIGN_OR_RETURN(const UniqueFd folder, open_or_make_folder(target_.staging_fd(), folder_path));
     SY_ASSIGN_OR_RETURN(PlainFileWriter writer,
                         PlainFileWriter::create(context_.runtime, folder.get(), name, file.bytes, staging));
-    VerifiedReader reader(context_.cold, attempt_, manifest_.objects, segments_of(manifest_, file), buffers);
+    VerifiedReader reader(context_.cold, attempt_, manifest_.objects, segments_of(manifest_, file), buffers, &hot_);
     VerifiedReader::Piece piece;
     for (;;) {
       if (stop_.stopped()) return {};
@@ -164,6 +165,7 @@ class Materialization {
   const metadata::RevisionRecord& record_;
   const formats::StoredManifest& manifest_;
   const tiers::AttemptName attempt_;
+  const HotReplicas hot_;
   TargetFolder& target_;
   const bool allow_degraded_;
   StopSignal& stop_;

@@ -27,6 +27,7 @@ Result<std::unique_ptr<OpenRevision>> OpenRevision::open(Context& context, const
   if (manifest.code() == Code::kCorrupt) record_bad_manifest(context, open->record(), open->held_->stop());
   SY_ASSIGN_OR_RETURN(formats::StoredManifest read, std::move(manifest));
   open->manifest_ = std::make_shared<const formats::StoredManifest>(std::move(read));
+  open->hot_ = find_hot_to_read(context, open->record(), *open->manifest_);
   return open;
 }
 
@@ -43,7 +44,8 @@ Status OpenRevision::read(std::vector<formats::ObjectRange> segments, ByteSpan i
   SY_RETURN_IF_ERROR(held_->check());
   if (into.empty()) return {};
   SY_ASSIGN_OR_RETURN(BufferPool::Loan loan, memory_->borrow());
-  VerifiedReader reader(context_.cold, attempt_of(record()), manifest_->objects, std::move(segments), loan.buffers());
+  VerifiedReader reader(context_.cold, attempt_of(record()), manifest_->objects, std::move(segments), loan.buffers(),
+                        &hot_);
   VerifiedReader::Piece piece;
   for (;;) {
     SY_RETURN_IF_ERROR(held_->check());

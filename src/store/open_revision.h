@@ -67,6 +67,7 @@ class OpenRevision {
   const std::unique_ptr<HeldRevision> held_;
   const std::shared_ptr<BufferPool> memory_;
   std::shared_ptr<const formats::StoredManifest> manifest_;
+  HotReplicas hot_;  ///< as they lay there when it was opened
 };
 
 }  // namespace steelyard::store

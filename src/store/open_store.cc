@@ -150,6 +150,18 @@ Result<StoreParts> open_existing(Runtime& runtime, const StoreOptions& options, 
   cold.medium = options.cold_medium;
   cold.reserve_free_bytes = options.cold_reserve_free;
   SY_ASSIGN_OR_RETURN(parts.cold, tiers::open_directory(runtime, cold));
+  struct stat folder {};
+  tiers::MemoryOptions hot;
+  hot.path = options.hot_path;
+  hot.store_id = store_id;
+  hot.read_only = read_only;
+  hot.capacity = options.hot_capacity;
+  if (::stat(paths.store.c_str(), &folder) == 0) hot.trusted_owner = folder.st_uid;
+  parts.open_hot = [&runtime, hot](bool create) {
+    tiers::MemoryOptions now = hot;
+    now.create = create;
+    return tiers::open_memory(runtime, now);
+  };
   oplog::SqliteOptions log = log_options(paths, mode);
   log.store_id = store_id;
   log.read_only = read_only;

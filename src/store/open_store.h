@@ -7,17 +7,19 @@
 
 #include "base/unique_fd.h"
 #include "oplog/op_log.h"
+#include "store/hot_tier.h"
 #include "store/source.h"
 #include "store/store.h"
 #include "tiers/tier.h"
 
 namespace steelyard::store {
 
-/// The log and the cold tier of one store, which agree on its id.
+/// The log and the cold tier of one store, which agree on its id, and how its memory tier is opened.
 struct StoreParts {
   std::string store_id;
   std::unique_ptr<tiers::Tier> cold;
   std::unique_ptr<oplog::OpLog> log;
+  HotTier::Open open_hot = {};  ///< empty: no memory tier
   bool read_only = false;
   UniqueFd in_use = {};      ///< store_lock.h
   std::string ballast = {};  ///< store/ballast.h; empty: none

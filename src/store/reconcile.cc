@@ -18,6 +18,7 @@
 #include "store/manifest_file.h"
 #include "store/removal.h"
 #include "store/repair.h"
+#include "store/residency.h"
 #include "store/resolve.h"
 #include "store/stop_signal.h"
 #include "store/verify.h"
@@ -152,7 +153,21 @@ class Reconciliation {
       // One that was given a source before waits for it.
       if (!done) report_.waiting.push_back({formats::format_ref(record.identity), std::move(repaired)});
     }
+    if (record.operation && record.operation->kind == metadata::OperationKind::kRehydrating &&
+        context_.hot != nullptr) {
+      OfRevision observer(observer_, record);
+      ResidencyRequest request;
+      request.target = selector_of(record.identity);
+      SY_RETURN_IF_ERROR(run_rehydrate(context_, request, observer, cancel_).status());
+      changed(record, "the rehydration that was begun is done");
+      SY_ASSIGN_OR_RETURN(record, context_.catalog.get_weight_revision(record.identity));
+    }
     SY_ASSIGN_OR_RETURN(const RevisionRecord after, observe(record));
+    if (after.residency != record.residency && after.residency != metadata::Residency::kAbsent &&
+        record.residency != metadata::Residency::kAbsent) {
+      changed(record, fmt::format("{}: {} of {} objects are in memory", metadata::name_of(after.residency),
+                                  after.hot_members, after.summary.payload_count));
+    }
     if (after.availability != record.availability || after.damage != record.damage) {
       changed(record, after.availability == Availability::kReady
                           ? "READY again: what was recorded as damaged is whole"
@@ -212,7 +227,8 @@ class Reconciliation {
     ObjectFindings findings;
     SY_RETURN_IF_ERROR(look_at_members(record, *manifest, findings));
     SY_RETURN_IF_ERROR(read_damaged(record, *manifest, findings));
-    if (findings.damaged.empty() && findings.whole.empty()) return record;
+    const bool may_be_hot = context_.hot != nullptr || !record.hot_instance.empty();
+    if (findings.damaged.empty() && findings.whole.empty() && !may_be_hot) return record;
     return record_findings(context_, record, findings, stop_);
   }
 

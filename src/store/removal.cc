@@ -104,6 +104,7 @@ Result<std::optional<metadata::RevisionRecord>> remove_and_finish(Context& conte
   SY_POINT(context.runtime, "delete.after_marker");
   SY_RETURN_IF_ERROR(check_no_lease(context, record));
   SY_RETURN_IF_ERROR(remove_objects(context, group).annotate("removing", formats::format_ref(record.identity)));
+  SY_RETURN_IF_ERROR(remove_hot(context, group).annotate("removing from memory", formats::format_ref(record.identity)));
   SY_POINT(context.runtime, "delete.after_objects");
   // On a full disk the marker is empty until the objects have made room for it.
   if (const auto marker = context.cold.read_deleting(group); marker.ok() && marker->empty()) {

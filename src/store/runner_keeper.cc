@@ -88,7 +88,8 @@ void RunnerKeeper::renew_until_ended() {
   }
 }
 
-Result<metadata::RevisionRecord> RunnerKeeper::end(metadata::OperationState state, std::string message) {
+Result<metadata::RevisionRecord> RunnerKeeper::end(metadata::OperationState state, std::string message,
+                                                   std::optional<metadata::Observation> seen) {
   metadata::EndOperation command;
   command.identity = identity_;
   command.token = token_;
@@ -96,6 +97,7 @@ Result<metadata::RevisionRecord> RunnerKeeper::end(metadata::OperationState stat
   command.processed_members = members_.load();
   command.processed_bytes = bytes_.load();
   command.message = std::move(message);
+  command.seen = std::move(seen);
   auto ended = catalog_.end_operation(command);
   if (ended.ok()) give_back_ = false;
   return ended;

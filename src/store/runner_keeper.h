@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "catalog/catalog.h"
@@ -26,8 +27,9 @@ class RunnerKeeper {
   void add(std::uint64_t members, std::uint64_t bytes);
   /// Shown while nobody runs the operation: why this runner stopped.
   void set_message(std::string message) { message_ = std::move(message); }
-  /// Ends the operation as DONE or FAILED.
-  Result<metadata::RevisionRecord> end(metadata::OperationState state, std::string message);
+  /// Ends the operation as DONE or FAILED, with what was seen of the revision where the rules want that.
+  Result<metadata::RevisionRecord> end(metadata::OperationState state, std::string message,
+                                       std::optional<metadata::Observation> seen = std::nullopt);
 
  private:
   void renew_until_ended();

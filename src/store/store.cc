@@ -24,6 +24,7 @@
 #include "store/open_store.h"
 #include "store/reconcile.h"
 #include "store/repair.h"
+#include "store/residency.h"
 #include "store/resolve.h"
 #include "store/usage.h"
 #include "store/verify.h"
@@ -68,6 +69,7 @@ class StoreImpl final : public Store {
       : options_(with_defaults(options)),
         parts_(std::move(parts)),
         observer_(*parts_.cold),
+        hot_(parts_.open_hot),
         catalog_(runtime, *parts_.log, observer_,
                  {.oplog_capability_confirmed = options_.oplog_capability_confirmed,
                   .snapshot_every = options_.snapshot_every,
@@ -75,9 +77,10 @@ class StoreImpl final : public Store {
                       [this](std::uint64_t sequence, const std::string& bytes) {
                         return copy_snapshot(*parts_.cold, catalog_, sequence, bytes);
                       }}),
-        context_{runtime,         options_,  *parts_.cold,
-                 catalog_,        observer_, io_budget(options_.io_memory, cgroup_memory_limit()),
-                 parts_.read_only} {}
+        context_{runtime,          options_,
+                 *parts_.cold,     catalog_,
+                 observer_,        io_budget(options_.io_memory, cgroup_memory_limit()),
+                 parts_.read_only, parts_.open_hot ? &hot_ : nullptr} {}
 
   bool read_only() const override { return parts_.read_only; }
   const std::string& store_id() const override { return parts_.store_id; }
@@ -163,6 +166,11 @@ class StoreImpl final : public Store {
       SY_ASSIGN_OR_RETURN(source, parts_.open_source(request.source, request.follow_links));
     }
     return run_repair(context_, request, source.get(), observer, cancel);
+  }
+
+  Result<ResidencyResult> rehydrate(const ResidencyRequest& request, Observer& observer,
+                                    const CancelFlag& cancel) override {
+    return run_rehydrate(context_, request, observer, cancel);
   }
 
   Result<metadata::OperationView> operation(const std::string& operation_id) override {
@@ -269,6 +277,7 @@ class StoreImpl final : public Store {
   const StoreOptions options_;
   StoreParts parts_;
   TierObserver observer_;
+  HotTier hot_;
   catalog::Catalog catalog_;
   Context context_;
   std::mutex read_memory_mutex_;

@@ -31,6 +31,8 @@ struct StoreOptions {
   std::string cold_path;  ///< empty: inside the store
   tiers::Medium cold_medium = tiers::Medium::kDisk;
   std::optional<std::uint64_t> cold_reserve_free;
+  std::string hot_path = "/dev/shm";                   ///< the tmpfs of the memory tier
+  std::optional<std::uint64_t> hot_capacity;           ///< absent: half of that filesystem
   std::uint64_t io_memory = limits::kIoMemoryDefault;  ///< lowered to what the cgroup allows
   unsigned jobs = 0;                                   ///< 0: number of cores
   std::uint64_t header_limit = limits::kHeaderBytesDefault;
@@ -51,7 +53,7 @@ enum class OpenMode {
 /// Progress of a long verb. Totals never change within a phase, done never goes back, the last update of a phase is
 /// complete. Called from worker threads, one call at a time.
 struct Progress {
-  std::string phase;  ///< scan import verify materialize repair; in a reconciliation `verify REF`, `repair REF`
+  std::string phase;  ///< scan import verify materialize repair rehydrate; in a reconciliation with the REF behind it
   std::uint64_t bytes_done = 0;
   std::uint64_t bytes_total = 0;
   std::uint64_t files_done = 0;
@@ -199,6 +201,18 @@ struct RepairResult {
   std::uint64_t restored_bytes = 0;  ///< of whole objects
 };
 
+struct ResidencyRequest {
+  Selector target;
+  std::optional<std::uint64_t> expected_generation;  ///< absent: whatever the record has
+  bool wait = true;                                  ///< false: the operation is started and left for others to run
+};
+struct ResidencyResult {
+  metadata::RevisionRecord record;
+  std::optional<metadata::Operation> operation;  ///< absent: there was nothing to move
+  std::uint64_t moved_objects = 0;
+  std::uint64_t read_bytes = 0;  ///< from the cold tier
+};
+
 struct DeleteRequest {
   Selector target;                                   ///< without a generation: find_deletable's
   std::optional<std::uint64_t> expected_generation;  ///< absent: whatever the record has
@@ -274,6 +288,9 @@ class Store {
   /// Restores missing and damaged objects. CORRUPT, naming them, when nobody has their bytes; BUSY while another
   /// process repairs the revision.
   virtual Result<RepairResult> repair(const RepairRequest& request, Observer& observer, const CancelFlag& cancel) = 0;
+  /// Brings the whole revision into memory. NO_SPACE, naming the limit in the way, where there is not enough room.
+  virtual Result<ResidencyResult> rehydrate(const ResidencyRequest& request, Observer& observer,
+                                            const CancelFlag& cancel) = 0;
   /// A running operation with its runner's progress, or an ended one that its record retains.
   virtual Result<metadata::OperationView> operation(const std::string& operation_id) = 0;
   /// Ends it, if it runs; the same answer as `operation` afterwards.

@@ -42,8 +42,8 @@ std::uint64_t read_piece_bytes(std::uint64_t io_budget, unsigned workers) {
 
 VerifiedReader::VerifiedReader(tiers::Tier& tier, const tiers::AttemptName& attempt,
                                std::span<const formats::ObjectEntry> objects,
-                               std::vector<formats::ObjectRange> segments, ReadBuffers& buffers)
-    : tier_(tier), attempt_(attempt), objects_(objects), segments_(std::move(segments)), buffers_(buffers) {}
+                               std::vector<formats::ObjectRange> segments, ReadBuffers& buffers, const HotReplicas* hot)
+    : tier_(tier), attempt_(attempt), objects_(objects), segments_(std::move(segments)), buffers_(buffers), hot_(hot) {}
 
 VerifiedReader::~VerifiedReader() = default;
 
@@ -74,9 +74,18 @@ void VerifiedReader::start(Slot& slot, ByteSpan memory) {
   slot.used = window.has_value();
   if (!window) return;
   slot.window = *window;
+  const std::uint32_t object = segments_[window->segment].object;
+  slot.from_hot = hot_ != nullptr && hot_->has(object);
+  if (slot.from_hot) {
+    start_from(slot, *hot_->tier, hot_->name_of(object), memory);
+  } else {
+    start_from(slot, tier_, {attempt_, tiers::ObjectKind::kPayload, object}, memory);
+  }
+}
+
+void VerifiedReader::start_from(Slot& slot, tiers::Tier& tier, const tiers::ObjectName& name, ByteSpan memory) {
   slot.start_error = Status();
-  const tiers::ObjectName name{attempt_, tiers::ObjectKind::kPayload, segments_[window->segment].object};
-  auto read = tier_.start_read(name, {{window->begin, memory.first(window->end - window->begin)}});
+  auto read = tier.start_read(name, {{slot.window.begin, memory.first(slot.window.end - slot.window.begin)}});
   if (read.ok()) {
     slot.read = std::move(read).value();
   } else {
@@ -139,8 +148,13 @@ Result<bool> VerifiedReader::next(Piece& piece) {
   const Window window = slot.window;
   const ByteView whole = buffers_.buffers[current_].span().first(window.end - window.begin);
   slot.used = false;
-  SY_ASSIGN_OR_RETURN(piece.bad, check(slot, whole));
   const formats::ObjectRange& segment = segments_[window.segment];
+  SY_ASSIGN_OR_RETURN(piece.bad, check(slot, whole));
+  if (piece.bad && slot.from_hot) {
+    // It was evicted meanwhile, or its memory is bad; the cold replica decides.
+    start_from(slot, tier_, {attempt_, tiers::ObjectKind::kPayload, segment.object}, buffers_.buffers[current_].span());
+    SY_ASSIGN_OR_RETURN(piece.bad, check(slot, whole));
+  }
   piece.segment = window.segment;
   piece.last_of_segment = last_of_segment;
   const std::uint64_t begin = std::max(window.begin, segment.offset);

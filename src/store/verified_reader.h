@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "formats/stored_manifest.h"
+#include "store/hot_tier.h"
 #include "store/store.h"
 #include "tiers/tier.h"
 
@@ -43,8 +44,9 @@ std::uint64_t read_piece_bytes(std::uint64_t io_budget, unsigned workers);
 /// whole blocks for the check. The references must outlive the reader.
 class VerifiedReader {
  public:
+  /// `hot`, if given: objects that it has are read from there, and what is bad there is read from `tier`.
   VerifiedReader(tiers::Tier& tier, const tiers::AttemptName& attempt, std::span<const formats::ObjectEntry> objects,
-                 std::vector<formats::ObjectRange> segments, ReadBuffers& buffers);
+                 std::vector<formats::ObjectRange> segments, ReadBuffers& buffers, const HotReplicas* hot = nullptr);
   ~VerifiedReader();
 
   struct Piece {
@@ -69,10 +71,12 @@ class VerifiedReader {
     std::unique_ptr<tiers::PendingRead> read;
     Status start_error;
     bool used = false;
+    bool from_hot = false;
   };
 
   std::optional<Window> take_window();
   void start(Slot& slot, ByteSpan memory);
+  void start_from(Slot& slot, tiers::Tier& tier, const tiers::ObjectName& name, ByteSpan memory);
   Result<std::optional<BadObject>> check(Slot& slot, ByteView bytes) const;
 
   tiers::Tier& tier_;
@@ -80,6 +84,7 @@ class VerifiedReader {
   std::span<const formats::ObjectEntry> objects_;
   const std::vector<formats::ObjectRange> segments_;
   ReadBuffers& buffers_;
+  const HotReplicas* hot_;
   std::size_t next_segment_ = 0;
   std::uint64_t next_begin_ = 0;
   bool inside_segment_ = false;

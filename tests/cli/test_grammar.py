@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-LATER = ["evict", "rehydrate", "warm", "policy show", "policy set", "watch"]
+LATER = ["evict", "policy show", "policy set", "watch"]
 VERBS = [
     "import", "list", "inspect", "verify", "materialize", "cat", "lease acquire", "lease renew", "lease release", "lease list",
-    "delete", "abort", "reconcile", "gc", "repair", "operation show", "operation cancel", "recover", "doctor", "bench", "usage", "config show", "completion",
+    "delete", "abort", "reconcile", "gc", "repair", "rehydrate", "operation show", "operation cancel", "recover", "doctor", "bench", "usage", "config show", "completion",
 ]  # fmt: skip
 
 

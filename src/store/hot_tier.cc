@@ -1,0 +1,107 @@
+#include "store/hot_tier.h"
+
+#include <utility>
+
+#include "base/log.h"
+#include "formats/ref.h"
+#include "store/context.h"
+#include "store/manifest_file.h"
+
+namespace steelyard::store {
+
+Result<std::shared_ptr<tiers::Tier>> HotTier::open(bool create) {
+  const std::lock_guard lock(mutex_);
+  if (tier_ != nullptr && tier_->instance().code() != Code::kUnavailable) return tier_;
+  tier_.reset();
+  auto opened = open_(create);
+  // No instance, or no tmpfs in which one could be.
+  const bool none = opened.code() == Code::kNotFound || opened.code() == Code::kInvalidArgument;
+  if (none && !create) return std::shared_ptr<tiers::Tier>();
+  SY_RETURN_IF_ERROR(opened.status());
+  tier_ = std::move(opened).value();
+  return tier_;
+}
+
+Result<std::shared_ptr<tiers::Tier>> HotTier::find() { return open(false); }
+
+Result<std::shared_ptr<tiers::Tier>> HotTier::make() { return open(true); }
+
+Result<HotReplicas> find_hot(Context& context, const metadata::RevisionRecord& record,
+                             const formats::StoredManifest& manifest) {
+  HotReplicas found;
+  if (context.hot == nullptr) return found;
+  SY_ASSIGN_OR_RETURN(found.tier, context.hot->find());
+  if (found.tier == nullptr) return found;
+  SY_ASSIGN_OR_RETURN(found.instance, found.tier->instance());
+  const tiers::AttemptName committed = attempt_of(record);
+  SY_ASSIGN_OR_RETURN(const tiers::GroupListing listing, found.tier->list_group(committed.group));
+  for (const tiers::AttemptName& made : listing.by_operation) {
+    if (made.attempt != committed.attempt) continue;
+    SY_ASSIGN_OR_RETURN(const auto objects, found.tier->list_attempt(made));
+    for (const tiers::ObjectStat& object : objects) {
+      const std::uint32_t index = object.name.index;
+      if (object.name.kind != tiers::ObjectKind::kPayload || index >= manifest.objects.size()) continue;
+      if (object.bytes != manifest.objects[index].bytes || found.has(index)) continue;
+      found.where.resize(manifest.objects.size());
+      found.where[index] = made;
+      ++found.members;
+      found.bytes += object.bytes;
+    }
+  }
+  return found;
+}
+
+HotReplicas find_hot_to_read(Context& context, const metadata::RevisionRecord& record,
+                             const formats::StoredManifest& manifest) {
+  if (record.hot_instance.empty()) return {};
+  auto found = find_hot(context, record, manifest);
+  if (found.ok() && found->instance == record.hot_instance) return std::move(found).value();
+  if (!found.ok()) {
+    log_info("{} is read from the cold tier: {}", formats::format_ref(record.identity), found.status().to_string());
+  }
+  return {};
+}
+
+void see_hot(Context& context, const metadata::RevisionRecord& record, metadata::Observation& seen) {
+  seen.boot_id = context.runtime.epoch();
+  if (context.hot == nullptr) return;
+  const auto look = [&]() -> Status {
+    SY_ASSIGN_OR_RETURN(const auto tier, context.hot->find());
+    if (tier == nullptr) return {};
+    SY_ASSIGN_OR_RETURN(const std::string instance, tier->instance());
+    SY_ASSIGN_OR_RETURN(const auto listing, tier->list_group(attempt_of(record).group));
+    if (listing.by_operation.empty()) {
+      seen.hot_instance = instance;
+      return {};
+    }
+    SY_ASSIGN_OR_RETURN(const auto manifest, load_manifest(context.cold, record));
+    SY_ASSIGN_OR_RETURN(const HotReplicas found, find_hot(context, record, manifest));
+    seen.hot_instance = found.instance;
+    seen.hot_members = found.members;
+    seen.hot_bytes = found.bytes;
+    return {};
+  };
+  const Status looked = look();
+  if (looked.ok()) return;
+  // It knows nothing about memory then, and says so.
+  seen.boot_id.clear();
+  log_info("what of {} lies in memory is not known: {}", formats::format_ref(record.identity), looked.to_string());
+}
+
+std::shared_ptr<tiers::Tier> mounted_hot(Context& context) {
+  if (context.hot == nullptr) return nullptr;
+  auto tier = context.hot->find();
+  if (tier.ok()) return std::move(tier).value();
+  log_info("the memory tier is left alone: {}", tier.status().to_string());
+  return nullptr;
+}
+
+Status remove_hot(Context& context, const std::string& group) {
+  const auto tier = mounted_hot(context);
+  if (tier == nullptr) return {};
+  SY_ASSIGN_OR_RETURN(const auto listing, tier->list_group(group));
+  for (const tiers::AttemptName& made : listing.by_operation) SY_RETURN_IF_ERROR(tier->remove_attempt(made));
+  return tier->remove_empty_group(group);
+}
+
+}  // namespace steelyard::store

@@ -1,0 +1,76 @@
+// HotTier: the memory tier of a store, opened when somebody needs it. And what of a revision lies in it.
+//
+// Thread-safety: may be used from any thread.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "formats/stored_manifest.h"
+#include "metadata/commands.h"
+#include "metadata/types.h"
+#include "tiers/tier.h"
+
+namespace steelyard::store {
+
+class HotTier {
+ public:
+  /// Opens the instance; without `create` NOT_FOUND where there is none.
+  using Open = std::function<Result<std::unique_ptr<tiers::Tier>>(bool create)>;
+  explicit HotTier(Open open) : open_(std::move(open)) {}
+
+  /// The instance that is mounted here now; null where there is none. Who has got one keeps it, whatever happens to it:
+  /// an instance that went away answers UNAVAILABLE, and the next call here finds what took its place.
+  Result<std::shared_ptr<tiers::Tier>> find();
+  /// The same; makes one where there is none.
+  Result<std::shared_ptr<tiers::Tier>> make();
+
+ private:
+  Result<std::shared_ptr<tiers::Tier>> open(bool create);
+
+  const Open open_;
+  std::mutex mutex_;
+  std::shared_ptr<tiers::Tier> tier_;
+};
+
+/// The payload objects of a revision that this process can read from memory.
+struct HotReplicas {
+  std::shared_ptr<tiers::Tier> tier;  ///< null: no instance is mounted here
+  std::string instance;
+  std::vector<std::optional<tiers::AttemptName>> where;  ///< by object number; empty: none is hot
+  std::uint64_t members = 0;
+  std::uint64_t bytes = 0;
+
+  bool has(std::uint32_t object) const { return object < where.size() && where[object].has_value(); }
+  tiers::ObjectName name_of(std::uint32_t object) const {
+    return {*where[object], tiers::ObjectKind::kPayload, object};
+  }
+};
+
+struct Context;
+
+/// What a listing shows: a replica was whole when it got its name, so one of the right size counts. UNAVAILABLE when
+/// the instance went away meanwhile: then nothing is known.
+Result<HotReplicas> find_hot(Context& context, const metadata::RevisionRecord& record,
+                             const formats::StoredManifest& manifest);
+
+/// For a reader: the replicas in the instance that the record names, if it is the one that is mounted here. Nothing
+/// where that cannot be found out: the cold ones do as well.
+HotReplicas find_hot_to_read(Context& context, const metadata::RevisionRecord& record,
+                             const formats::StoredManifest& manifest);
+
+/// Fills in what an observer of the revision knows about memory.
+void see_hot(Context& context, const metadata::RevisionRecord& record, metadata::Observation& seen);
+
+/// For clean-up: the instance that is mounted here; null also where it may not be used, as somebody else's must not
+/// keep a revision from being deleted.
+std::shared_ptr<tiers::Tier> mounted_hot(Context& context);
+
+/// Removes what of the group lies in memory here, whoever brought it.
+Status remove_hot(Context& context, const std::string& group);
+
+}  // namespace steelyard::store
