@@ -38,6 +38,11 @@ class Place:
         return self.folder / "source"
 
     @property
+    def hot(self) -> Path:
+        """A tmpfs, where the folder lies on one."""
+        return self.folder / "hot"
+
+    @property
     def other(self) -> Path:
         return self.folder / "other"
 
@@ -142,6 +147,15 @@ def interrupted(place: Place) -> None:
     place.steelyard(*harness.import_args(place.other, "half"), code=-signal.SIGKILL, env={"STEELYARD_FAULT": "kill@import.after_flush"})
 
 
+def hot(place: Place) -> tuple:
+    return ("--hot-path", place.hot, "--hot-capacity", "64MiB")
+
+
+def rehydrating(place: Place) -> None:
+    model(place)
+    place.steelyard("rehydrate", "m", "--no-wait", *hot(place))
+
+
 def without_identity(place: Place) -> None:
     model(place)
     (place.steelyard.store / "cold" / "store.json").unlink()
@@ -167,6 +181,8 @@ MUTATIONS: dict[str, Mutation] = {
     "repair": Mutation(degraded, lambda place: ("repair", "m", "--source", place.source), killed_here=False),
     "repair-by-link": Mutation(with_a_whole_copy, lambda place: ("repair", "m"), beside="repair"),
     "repair-start": Mutation(degraded, lambda place: ("repair", "m", "--no-wait")),
+    "rehydrate": Mutation(model, lambda place: ("rehydrate", "m", *hot(place))),
+    "reconcile-rehydrate": Mutation(rehydrating, lambda place: ("reconcile", *hot(place)), beside="rehydrate"),
     "operation-cancel": Mutation(repairing, lambda place: ("operation", "cancel", operation_of(place))),
     "verify": Mutation(damaged, lambda place: ("verify", "m"), repeat=(5,)),
     "lease-acquire": Mutation(model, lambda place: ("lease", "acquire", "m", "--holder", "h", "--nonce", "n"), env=SNAPSHOTS),
@@ -192,10 +208,12 @@ def copy_store(origin: Path, copy: Path) -> None:
 def prepare(name: str, folder: Path) -> Place:
     """The mutation's store in `folder/store`, kept in `folder/template` too."""
     place = Place(Steelyard(folder / "store", folder / "home"), folder)
+    place.hot.mkdir(exist_ok=True)
     harness.small_checkpoint(place.source)
     harness.small_checkpoint(place.other, seed="other")
     MUTATIONS[name].prepare(place)
     copy_store(place.steelyard.store, folder / "template")
+    copy_store(place.hot, folder / "hot-template")
     if (folder / "out").exists():
         copy_store(folder / "out", folder / "out-template")
     return place
@@ -204,6 +222,7 @@ def prepare(name: str, folder: Path) -> Place:
 def reset(place: Place) -> None:
     copy_store(place.folder / "template", place.steelyard.store)
     copy_store(place.folder / "out-template", place.folder / "out")
+    copy_store(place.folder / "hot-template", place.hot)
 
 
 def trace(name: str, place: Place) -> list[str]:
