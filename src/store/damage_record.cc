@@ -176,8 +176,11 @@ Result<metadata::RevisionRecord> record_findings(Context& context, metadata::Rev
       context.runtime.sleep_ms(kPauseMs);
       continue;
     }
-    if (reconciled.code() != Code::kStaleGeneration || moves++ == 8) return reconciled;
+    // NOT_READY: it is being deleted by now.
+    const bool moved = reconciled.code() == Code::kStaleGeneration || reconciled.code() == Code::kNotReady;
+    if (!moved || moves++ == 8) return reconciled;
     SY_ASSIGN_OR_RETURN(record, context.catalog.get_weight_revision(record.identity));
+    if (!is_published(record)) return record;
     std::set<std::string> in_doubt(now.damaged.begin(), now.damaged.end());
     in_doubt.insert(now.whole.begin(), now.whole.end());
     if (now.complete) in_doubt.insert(record.damage.objects.begin(), record.damage.objects.end());
