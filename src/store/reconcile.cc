@@ -76,21 +76,40 @@ class Reconciliation {
   }
 
   Status all() {
+    SY_RETURN_IF_ERROR(for_each([this](const RevisionRecord& record) { return find_suspects(record); }));
+    return for_each([this](const RevisionRecord& record) { return one(record); });
+  }
+
+  ReconcileReport take() { return std::move(report_); }
+
+ private:
+  template <typename Visit>
+  Status for_each(const Visit& visit) {
     constexpr std::size_t kPage = 256;
     std::optional<metadata::Identity> last;
     for (;;) {
       SY_ASSIGN_OR_RETURN(const auto records, context_.catalog.records_after(last, kPage));
       for (const RevisionRecord& record : records) {
         last = record.identity;
-        SY_RETURN_IF_ERROR(one(record));
+        SY_RETURN_IF_ERROR(visit(record));
       }
       if (records.size() < kPage) return {};
     }
   }
 
-  ReconcileReport take() { return std::move(report_); }
+  /// What one revision knows to be damaged, others may share without knowing it.
+  Status find_suspects(const RevisionRecord& record) {
+    if (cancel_.load()) return cancelled("reconcile");
+    if (record.availability != Availability::kDegraded) return {};
+    for (const std::string& key : record.damage.objects) {
+      const auto object = payload_index_of(record.identity, key);
+      if (!object) continue;
+      const auto stat = context_.cold.stat(payload_of(attempt_of(record), *object));
+      if (stat.ok()) suspects_.insert(stat->storage);
+    }
+    return {};
+  }
 
- private:
   void changed(const RevisionRecord& record, std::string what) {
     report_.changes.push_back({formats::format_ref(record.identity), std::move(what)});
   }
@@ -212,6 +231,7 @@ class Reconciliation {
     ObjectFindings findings;
     SY_RETURN_IF_ERROR(look_at_members(record, *manifest, findings));
     SY_RETURN_IF_ERROR(read_damaged(record, *manifest, findings));
+    SY_RETURN_IF_ERROR(read_suspects(record, *manifest, findings));
     if (findings.damaged.empty() && findings.whole.empty()) return record;
     return record_findings(context_, record, findings, stop_);
   }
@@ -221,6 +241,26 @@ class Reconciliation {
     SY_ASSIGN_OR_RETURN(const auto misfits, misfits_of(context_.cold, attempt_of(record), manifest));
     for (const std::uint32_t object : misfits)
       findings.damaged.push_back(formats::payload_key(record.identity, object));
+    return {};
+  }
+
+  /// Whether bytes that another revision has recorded as damaged are this one's too.
+  Status read_suspects(const RevisionRecord& record, const formats::StoredManifest& manifest,
+                       ObjectFindings& findings) {
+    if (suspects_.empty()) return {};
+    std::set<std::string> known(findings.damaged.begin(), findings.damaged.end());
+    known.insert(record.damage.objects.begin(), record.damage.objects.end());
+    SY_ASSIGN_OR_RETURN(const auto members, context_.cold.list_attempt(attempt_of(record)));
+    SY_ASSIGN_OR_RETURN(ReadBuffers buffers, ReadBuffers::allocate(read_piece_bytes(context_.io_budget, 1)));
+    for (const tiers::ObjectStat& member : members) {
+      if (cancel_.load()) return cancelled("reconcile");
+      if (member.name.kind != tiers::ObjectKind::kPayload || !suspects_.contains(member.storage)) continue;
+      std::string key = formats::payload_key(record.identity, member.name.index);
+      if (member.name.index >= manifest.objects.size() || known.contains(key)) continue;
+      SY_ASSIGN_OR_RETURN(const auto bad,
+                          check_object(context_, attempt_of(record), manifest, member.name.index, buffers));
+      if (bad && bad->read_error.ok()) findings.damaged.push_back(std::move(key));
+    }
     return {};
   }
 
@@ -248,6 +288,7 @@ class Reconciliation {
   Observer& observer_;
   const CancelFlag& cancel_;
   StopSignal stop_;
+  std::set<std::uint64_t> suspects_;  ///< storage that some revision has recorded as damaged
   ReconcileReport report_;
 };
 
