@@ -16,6 +16,7 @@
 #include "store/committed_marker.h"
 #include "store/damage_record.h"
 #include "store/manifest_file.h"
+#include "store/progress_meter.h"
 #include "store/removal.h"
 #include "store/repair.h"
 #include "store/resolve.h"
@@ -29,23 +30,6 @@ using metadata::Availability;
 using metadata::RevisionRecord;
 
 constexpr int kTriesMax = 5;
-
-/// Several revisions are verified one after another: each is a phase of its own.
-class OfRevision final : public Observer {
- public:
-  OfRevision(Observer& observer, const RevisionRecord& record)
-      : observer_(observer), ref_(formats::format_ref(record.identity)) {}
-  void progress(const Progress& progress) override {
-    Progress of_revision = progress;
-    of_revision.phase += " " + ref_;
-    observer_.progress(of_revision);
-  }
-  void warning(const std::string& message) override { observer_.warning(message); }
-
- private:
-  Observer& observer_;
-  const std::string ref_;
-};
 
 class Reconciliation {
  public:
@@ -161,7 +145,7 @@ class Reconciliation {
     if (record.operation && record.operation->kind == metadata::OperationKind::kRepairing) {
       RepairRequest request;
       request.target = selector_of(record.identity);
-      OfRevision observer(observer_, record);
+      PhaseOfRevision observer(observer_, formats::format_ref(record.identity));
       Status repaired = run_repair(context_, request, nullptr, observer, cancel_).status();
       if (!repaired.ok() && repaired.code() != Code::kCorrupt) return repaired;
       const bool done = repaired.ok();
@@ -218,7 +202,7 @@ class Reconciliation {
   Result<RevisionRecord> observe(const RevisionRecord& record) {
     if (record.damage.count > record.damage.objects.size()) {
       // What is not named can only be found by reading everything.
-      OfRevision observer(observer_, record);
+      PhaseOfRevision observer(observer_, formats::format_ref(record.identity));
       SY_ASSIGN_OR_RETURN(VerifyReport report, run_verify(context_, selector_of(record.identity), observer, cancel_));
       return std::move(report.record);
     }
