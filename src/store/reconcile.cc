@@ -190,8 +190,10 @@ class Reconciliation {
     SY_RETURN_IF_ERROR(context_.cold.remove_deleting(group));
     SY_POINT(context_.runtime, "reconcile.after_stray_marker");
     SY_ASSIGN_OR_RETURN(now, context_.catalog.get_weight_revision(record.identity));
-    // A delete that began just now may have found the stray one and put none of its own.
-    if (now.availability == Availability::kDeleting) {
+    // A delete that began just now, and may have come to its end, may have found the stray one and put none of its own.
+    if (now.availability != Availability::kReady && now.availability != Availability::kDegraded) {
+      now.availability = Availability::kDeleting;
+      now.deleted_seq = 0;
       return context_.cold.put_deleting(group, catalog::encode_deleting(now));
     }
     changed(record, "a deleting marker beside it was of no removal and is removed");

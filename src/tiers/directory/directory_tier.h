@@ -97,7 +97,6 @@ class DirectoryTier final : public Tier {
  private:
   Status give_content(const std::string& entry_path, const ObjectName& name, bool may_be_absent,
                       std::set<std::string>& folders);
-  Result<bool> try_put_committed(const AttemptName& attempt, std::string_view bytes);
   /// A small object whose content entry waits for Flush. Equal ones of the same attempt are linked to it until then.
   struct WaitingContent {
     ObjectName name;
@@ -115,6 +114,9 @@ class DirectoryTier final : public Tier {
     bool is_folder = false;
   };
   Status sync_all(const std::vector<SyncTarget>& targets);
+  Status check_attempt_there(const AttemptName& attempt);
+  Result<bool> write_and_name(const std::string& folder, const std::string& path, std::string_view bytes,
+                              const std::function<int(FileWriter&)>& name);
   Status write_in_catalog(const std::string& path, std::string_view bytes,
                           const std::function<int(const std::string&)>& rename);
   Status name_deleting(const std::string& marker, std::string_view bytes, bool replace);
