@@ -40,7 +40,9 @@ class Collection {
       SY_RETURN_IF_ERROR(check_cancel());
       // One that cannot be judged keeps what it has, and the rest goes.
       if (Status status = look_at(group); status.code() == Code::kCorrupt) {
-        report_.kept.push_back(fmt::format("group {} cannot be judged ({})", group, status.message()));
+        report_.kept.push_back(fmt::format(
+            "group {} cannot be judged ({}); mend what is in the way, or, if nobody wants its bytes, remove {} by hand",
+            group, status.message(), folder_of(group)));
       } else if (!status.ok()) {
         fail(std::move(status).annotate("looking at", "group " + group));
       }
@@ -59,6 +61,9 @@ class Collection {
   }
 
  private:
+  /// In the cold tier's folder.
+  static std::string folder_of(const std::string& group) { return "groups/" + group.substr(0, 2) + "/" + group; }
+
   Status check_cancel() const { return cancel_.load() ? cancelled("gc") : Status(); }
 
   static void note(const Status& status) {
@@ -109,8 +114,16 @@ class Collection {
       const auto bytes = context_.cold.read_committed({group, attempt});
       if (!bytes.ok() && bytes.code() != Code::kNotFound) return bytes.status();
       const auto record = bytes.ok() ? catalog::decode_committed(*bytes) : bytes.status();
-      return fmt::format("group {} is published as {} and no record of this catalog names it", group,
-                         record.ok() ? formats::format_ref(record->identity) : "a revision that cannot be read");
+      if (!record.ok()) {
+        return fmt::format(
+            "group {} was published, its `committed` marker cannot be read, and no record of this catalog names it; "
+            "restore the marker from a backup, or, if nobody wants its bytes, remove {} by hand",
+            group, folder_of(group));
+      }
+      return fmt::format(
+          "group {} is published as {} and no record of this catalog names it; `steelyard recover` rebuilds a catalog "
+          "that knows it",
+          group, formats::format_ref(record->identity));
     }
     return std::string();
   }
@@ -127,8 +140,10 @@ class Collection {
       const auto manifest = load_manifest(context_.cold, *record);
       if (manifest.code() == Code::kCorrupt) continue;
       SY_RETURN_IF_ERROR(manifest.status());
-      return fmt::format("group {} is published as {}, which this catalog knows as deleted", group,
-                         formats::format_ref(record->identity));
+      return fmt::format(
+          "group {} is published as {}, which this catalog knows as deleted; `steelyard recover --force` rebuilds a "
+          "catalog that has it, and `steelyard delete` frees it then",
+          group, formats::format_ref(record->identity));
     }
     return std::string();
   }
