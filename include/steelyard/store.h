@@ -32,6 +32,7 @@ namespace steelyard {
 /// What the store's cold tier lies on.
 enum class ColdMedium : unsigned char { kDisk, kDfs, kNof };
 
+/// A relative path is one of the working folder at the call that takes the options.
 struct StoreOptions {
   std::string path = {};       ///< the store's folder, on a local disk
   std::string cold_path = {};  ///< where the payload lies, may be a mounted shared volume; empty: inside the store

@@ -292,7 +292,7 @@ Result<ReconcileReport> Store::reconcile(const std::optional<Ref>& ref, const Ho
 }
 
 Result<GcReport> Store::gc(bool dry_run, const Cancellation* cancel) const {
-  SY_RETURN_IF_ERROR(impl_->check_writes());
+  if (!dry_run) SY_RETURN_IF_ERROR(impl_->check_writes());
   SY_ASSIGN_OR_RETURN(store::GcReport report, impl_->core->gc(dry_run, flag_of(cancel)));
   return GcReport{report.objects, report.bytes, report.tombstones, std::move(report.kept)};
 }

@@ -33,6 +33,13 @@ constexpr std::string_view kNameAnother = "name another store with --store DIR o
 constexpr std::string_view kNameAColdTier =
     "name a folder that is empty or not there yet with --cold-path DIR or STEELYARD_COLD_PATH";
 
+/// As it was given where there is no working folder any more: then nothing is found either.
+fs::path absolute(const std::string& path) {
+  std::error_code error;
+  fs::path whole = fs::absolute(path, error);
+  return error ? fs::path(path) : whole;
+}
+
 /// Whatever keeps a store from being made or looked at says which setting names its place.
 Status with_place(Status status, std::string_view hint) {
   if (status.ok() || !status.hint().empty()) return status;
@@ -88,7 +95,7 @@ Status check_nothing_foreign(const std::string& path) {
 Status check_length(const StorePaths& paths) {
   constexpr std::size_t kCatalogPathBytesMax = 480;
   std::error_code error;
-  const std::string catalog = fs::weakly_canonical(fs::absolute(paths.catalog, error), error).native();
+  const std::string catalog = fs::weakly_canonical(paths.catalog, error).native();
   if (catalog.size() <= kCatalogPathBytesMax) return {};
   return {Code::kInvalidArgument,
           fmt::format("the catalog's path would have {} bytes ({}); at most {} are possible", catalog.size(), catalog,
@@ -218,9 +225,9 @@ Result<StoreParts> create_new(Runtime& runtime, const StoreOptions& options, con
 }  // namespace
 
 StorePaths paths_of(const StoreOptions& options) {
-  const fs::path store(options.path);
-  return {options.path, (store / "catalog.db").native(),
-          options.cold_path.empty() ? (store / "cold").native() : options.cold_path};
+  const fs::path store = absolute(options.path);
+  return {store.native(), (store / "catalog.db").native(),
+          (options.cold_path.empty() ? store / "cold" : absolute(options.cold_path)).native()};
 }
 
 Status make_store_folder(Runtime& runtime, const std::string& path) {
