@@ -270,7 +270,8 @@ class OpenRevision {
   /// Fills `into` with the tensor's bytes from `offset`. INVALID_ARGUMENT for a range that leaves the tensor, and for a
   /// tensor that is stored in fragments. Every 1 MiB block that is touched is read whole and checked before any byte of
   /// it is given out, so large reads are cheaper than many small ones. CORRUPT names the file, the object and the
-  /// block, and the damage is recorded; LEASE_EXPIRED when this process stood still for longer than its lease. `into`
+  /// block, and the damage is recorded; LEASE_EXPIRED when this process stood still, or could not write to the
+  /// catalog, for longer than its lease; NOT_READY when it reads without a lease and the revision was deleted. `into`
   /// has no meaning after an error.
   Status read_tensor(std::size_t index, std::uint64_t offset, std::span<std::byte> into) const;
 
@@ -291,7 +292,8 @@ class HeldLease {
  public:
   const std::string& lease_id() const;
   const Revision& revision() const;
-  /// OK while the revision is protected; LEASE_EXPIRED once it was not for some time.
+  /// OK while the revision is protected; LEASE_EXPIRED once the lease's time is over by the clock, renewed too late or
+  /// not at all.
   Status check() const;
 
  private:

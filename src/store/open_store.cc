@@ -215,7 +215,7 @@ Result<StoreParts> create_new(Runtime& runtime, const StoreOptions& options, con
   if (!store_id.ok()) return with_place(made.ok() ? std::move(store_id).status() : std::move(made).status(), hint);
   if (!made.ok() && *store_id == cold.store_id) return with_place(std::move(made).status(), hint);
   SY_POINT(runtime, "store.after_cold_created");
-  SY_ASSIGN_OR_RETURN(UniqueFd in_use, share_store(paths.store));
+  SY_ASSIGN_OR_RETURN(UniqueFd in_use, share_store(runtime, paths.store, true));
   auto parts =
       open_existing(runtime, options, paths, false, OpenMode::kCreate, std::move(store_id).value(), std::move(in_use));
   if (!parts.ok()) return with_place(std::move(parts).status(), kNameAStore);
@@ -238,7 +238,8 @@ Result<StoreParts> open_parts(Runtime& runtime, const StoreOptions& options, Ope
   const StorePaths paths = paths_of(options);
   SY_RETURN_IF_ERROR(check_is_folder(paths.store));
   SY_RETURN_IF_ERROR(check_length(paths));
-  SY_ASSIGN_OR_RETURN(UniqueFd in_use, share_store(paths.store));
+  auto in_use = share_store(runtime, paths.store, mode != OpenMode::kRead);
+  if (!in_use.ok()) return with_place(std::move(in_use).status(), kNameAnother);
   const bool has_epoch = !runtime.epoch().empty();
   if (!has_epoch && mode != OpenMode::kRead) {
     return Status(
@@ -270,7 +271,7 @@ Result<StoreParts> open_parts(Runtime& runtime, const StoreOptions& options, Ope
   }
   // The catalog is there: what is missing of it now must not be made anew.
   return open_existing(runtime, options, paths, !writable, mode == OpenMode::kCreate ? OpenMode::kWrite : mode, *id,
-                       std::move(in_use));
+                       std::move(in_use).value());
 }
 
 }  // namespace steelyard::store
