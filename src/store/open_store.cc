@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/limits.h"
+#include "base/list_folder.h"
 #include "base/sync_folder.h"
 #include "base/utf8.h"
 #include "oplog/open.h"
@@ -74,8 +75,8 @@ Status check_nothing_foreign(const std::string& path) {
   constexpr std::size_t kNamedMax = 3;
   std::error_code error;
   std::vector<std::string> foreign;
-  for (const fs::directory_entry& entry : fs::directory_iterator(path, error)) {
-    std::string name = entry.path().filename().native();
+  for (const fs::path& entry : list_folder(path, error)) {
+    std::string name = entry.filename().native();
     // A filesystem of its own begins with the last one.
     if (name != "cold" && !name.starts_with("catalog.") && name != "lost+found") foreign.push_back(std::move(name));
   }
