@@ -175,8 +175,14 @@ TEST_F(ApiStoreTest, WhatWasImportedIsListedReadMaterialisedAndDeleted) {
   EXPECT_EQ(usage->tiers.at(0).name, "cold");
   EXPECT_EQ(usage->revisions.at(0).exclusive_bytes + usage->revisions.at(0).shared_bytes, revision.logical_bytes);
 
-  EXPECT_EQ(*store.delete_revision(ref_), revision.identity);
-  EXPECT_EQ(*store.delete_revision(revision.identity.ref()), revision.identity) << "a repeat is success";
+  const auto deleted = store.delete_revision(ref_);
+  ASSERT_TRUE(deleted.ok()) << deleted.status().to_string();
+  EXPECT_EQ(deleted->identity, revision.identity);
+  EXPECT_FALSE(deleted->already_deleted);
+  const auto again = store.delete_revision(revision.identity.ref());
+  ASSERT_TRUE(again.ok()) << "a repeat is success";
+  EXPECT_EQ(again->identity, revision.identity);
+  EXPECT_TRUE(again->already_deleted);
   EXPECT_EQ(store.open_revision(ref_).code(), Code::kNotFound);
   EXPECT_TRUE(store.gc().ok());
   EXPECT_TRUE(store.reconcile()->failed.empty());
