@@ -16,7 +16,7 @@ struct Context {
   tiers::Tier& cold;
   catalog::Catalog& catalog;
   TierObserver& observer;
-  std::uint64_t io_budget = 0;  ///< bytes of I/O buffers that one verb may hold
+  std::uint64_t io_budget = 0;  ///< bytes of I/O buffers that one verb may hold; open revisions share as much once more
   bool read_only = false;
 };
 

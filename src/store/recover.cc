@@ -25,6 +25,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/list_folder.h"
 #include "base/log.h"
 #include "base/sync_folder.h"
 #include "base/unique_fd.h"
@@ -191,10 +192,10 @@ class Recovery {
     if (is_there(paths_.catalog)) return std::nullopt;
     std::optional<std::string> newest;
     std::error_code error;
-    for (const fs::directory_entry& entry : fs::directory_iterator(paths_.store, error)) {
-      const std::string name = entry.path().filename().native();
+    for (const fs::path& entry : list_folder(paths_.store, error)) {
+      const std::string name = entry.filename().native();
       if (!name.starts_with("catalog.") || !name.ends_with(".aside")) continue;
-      const std::string path = entry.path().native();
+      const std::string& path = entry.native();
       const bool room = std::ranges::none_of(kSuffixes, [&](std::string_view suffix) {
         return !suffix.empty() && is_there(paths_.catalog + std::string(suffix)) &&
                is_there(path + std::string(suffix));

@@ -14,6 +14,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/list_folder.h"
+
 namespace steelyard::store {
 namespace {
 
@@ -133,8 +135,8 @@ bool ScratchFolder::locks_work() const {
 void ScratchFolder::remove_leftovers() const {
   std::error_code error;
   std::vector<std::string> left;
-  for (const fs::directory_entry& entry : fs::directory_iterator(parent_, error)) {
-    const std::string name = entry.path().filename().native();
+  for (const fs::path& entry : list_folder(parent_, error)) {
+    const std::string name = entry.filename().native();
     if (name != name_ && is_scratch_name(name, prefix_)) left.push_back(name);
   }
   const bool locks = locks_work();

@@ -278,8 +278,12 @@ class StoreImpl final : public Store {
 }  // namespace
 
 Result<std::unique_ptr<Store>> Store::open(Runtime& runtime, const StoreOptions& options, OpenMode mode) {
-  SY_ASSIGN_OR_RETURN(StoreParts parts, open_parts(runtime, options, mode));
-  return make_store(runtime, options, std::move(parts));
+  StoreOptions absolute = options;
+  const StorePaths paths = paths_of(options);
+  absolute.path = paths.store;
+  if (!options.cold_path.empty()) absolute.cold_path = paths.cold;
+  SY_ASSIGN_OR_RETURN(StoreParts parts, open_parts(runtime, absolute, mode));
+  return make_store(runtime, absolute, std::move(parts));
 }
 
 std::unique_ptr<Store> make_store(Runtime& runtime, const StoreOptions& options, StoreParts parts) {

@@ -42,9 +42,19 @@ std::set<long> holders_of(int fd) {
 
 }  // namespace
 
-Result<UniqueFd> share_store(const std::string& folder) {
+Result<UniqueFd> share_store(Runtime& runtime, const std::string& folder, bool may_write) {
   UniqueFd fd = open_folder(folder);
-  if (!fd.valid() || flock(fd.get(), LOCK_SH | LOCK_NB) == 0 || errno != EWOULDBLOCK) return fd;
+  if (!fd.valid()) {
+    if (!may_write || errno == ENOENT || errno == ENOTDIR) return fd;
+    return errno_status(errno, "open", folder);
+  }
+  int error = runtime.point("store.share");
+  if (error == 0 && flock(fd.get(), LOCK_SH | LOCK_NB) != 0) error = errno;
+  if (error == 0) return fd;
+  if (error != EWOULDBLOCK) {
+    if (!may_write || error == ENOSYS || error == EOPNOTSUPP) return UniqueFd();
+    return errno_status(error, "lock", folder);
+  }
   return Status(Code::kBusy, fmt::format("`steelyard recover` replaces the catalog of {}", printable(folder)),
                 "run the same command again when it has ended");
 }
