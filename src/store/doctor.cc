@@ -126,7 +126,9 @@ class Examination {
 
   Status look_at_catalog(const StoreParts& parts) {
     const Status implied = oplog::verify_state(*parts.log);
-    if (!implied.ok()) {
+    if (implied.code() == Code::kBusy) {
+      skipped("catalog state", implied.message());
+    } else if (!implied.ok()) {
       problem("catalog", implied);
       return {};
     }

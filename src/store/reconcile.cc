@@ -141,8 +141,8 @@ class Reconciliation {
 
   Status look_at_published(RevisionRecord record) {
     SY_RETURN_IF_ERROR(context_.catalog.reap_leases(record.identity).status());
-    restore_marker(record);
     SY_RETURN_IF_ERROR(remove_stray_marker(record));
+    restore_marker(record);
     if (record.operation && record.operation->kind == metadata::OperationKind::kRepairing) {
       RepairRequest request;
       request.target = selector_of(record.identity);
@@ -180,6 +180,19 @@ class Reconciliation {
     }
   }
 
+  /// Whether the marker is of a removal that another history of the catalog acknowledged: it names a later state of the
+  /// record, or the removal had taken the `committed` marker already.
+  Result<bool> was_removed_elsewhere(const RevisionRecord& record, const tiers::GroupListing& listing) {
+    if (std::ranges::count(listing.committed_attempts, record.import_attempt) == 0) return true;
+    const auto bytes = context_.cold.read_deleting(attempt_of(record).group);
+    if (!bytes.ok())
+      return bytes.code() == Code::kNotFound || bytes.code() == Code::kCorrupt ? Result<bool>(false)
+                                                                               : Result<bool>(bytes.status());
+    const auto marked = catalog::decode_deleting(*bytes);
+    return marked.ok() && marked->identity == record.identity &&
+           marked->metadata_generation > record.metadata_generation;
+  }
+
   /// A `deleting` marker is put after the record is DELETING, so beside a published one it is of no removal of this
   /// catalog; a recovery would take the revision for deleted.
   Status remove_stray_marker(const RevisionRecord& record) {
@@ -188,6 +201,18 @@ class Reconciliation {
     if (!listing.deleting) return {};
     SY_ASSIGN_OR_RETURN(RevisionRecord now, context_.catalog.get_weight_revision(record.identity));
     if (now.availability != record.availability) return {};  // it was listed after a delete began
+    SY_ASSIGN_OR_RETURN(const bool elsewhere, was_removed_elsewhere(now, listing));
+    if (elsewhere) {
+      const std::string ref = formats::format_ref(record.identity);
+      report_.failed.push_back(
+          {ref,
+           Status(Code::kConflict,
+                  fmt::format("{} is {} in this catalog, and deleted as the cold tier knows it: an older catalog was "
+                              "put back",
+                              ref, metadata::name_of(now.availability)),
+                  fmt::format("put the newer catalog back; or end it here too: steelyard delete {}", ref))});
+      return {};
+    }
     SY_RETURN_IF_ERROR(context_.cold.remove_deleting(group));
     SY_POINT(context_.runtime, "reconcile.after_stray_marker");
     SY_ASSIGN_OR_RETURN(now, context_.catalog.get_weight_revision(record.identity));

@@ -49,7 +49,9 @@ Status check_no_lease(Context& context, const metadata::RevisionRecord& record) 
           fmt::format("{} is DELETING and has {} live lease{} ({}), the nearest expiry in {}",
                       formats::format_ref(record.identity), leases.size(), leases.size() == 1 ? "" : "s", names,
                       format_age(nearest_ms)),
-          "it stays DELETING and gets no new lease; a later `steelyard delete` or `steelyard reconcile` ends it"};
+          fmt::format("it stays DELETING and gets no new lease; a later `steelyard delete {}` or `steelyard reconcile` "
+                      "ends it",
+                      formats::format_ref(record.identity))};
 }
 
 namespace {

@@ -142,6 +142,13 @@ def interrupted(place: Place) -> None:
     place.steelyard(*harness.import_args(place.other, "half"), code=-signal.SIGKILL, env={"STEELYARD_FAULT": "kill@import.after_flush"})
 
 
+def with_a_stray_marker(place: Place) -> None:
+    """A `deleting` marker beside a revision that nobody deletes."""
+    model(place)
+    group = next(harness.groups_folder(place.steelyard.store).glob("*/*/1")).parent
+    (group / "deleting").touch()
+
+
 def without_identity(place: Place) -> None:
     model(place)
     (place.steelyard.store / "cold" / "store.json").unlink()
@@ -163,6 +170,7 @@ MUTATIONS: dict[str, Mutation] = {
     "gc-with-garbage": Mutation(garbage, lambda place: NOW),
     "reconcile": Mutation(interrupted, lambda place: ("reconcile",), killed_here=False),
     "reconcile-abandoned": Mutation(abandoned, lambda place: ("reconcile", "--import-abandon-after", "2s")),
+    "reconcile-stray-marker": Mutation(with_a_stray_marker, lambda place: ("reconcile",), beside="reconcile"),
     "reconcile-repair": Mutation(repairing_from_the_store, lambda place: ("reconcile",), beside="repair"),
     "repair": Mutation(degraded, lambda place: ("repair", "m", "--source", place.source), killed_here=False),
     "repair-by-link": Mutation(with_a_whole_copy, lambda place: ("repair", "m"), beside="repair"),
@@ -246,7 +254,7 @@ def points_in_the_code() -> set[str]:
     found: set[str] = set()
     for path in (ROOT / "src").rglob("*.cc"):
         rooms = path.relative_to(ROOT / "src").parts
-        if path.name.endswith("_test.cc") or rooms[0] == "sim" or path.name.startswith("simulated"):
+        if path.name.endswith("_test.cc") or rooms[0] == "sim" or "simulated" in rooms:
             continue
         text = path.read_text()
         for call in (r"SY_POINT\([^;]*?\"([^\"]+)\"\)", r"\bpoint\(\s*\"([^\"]+)\"", r"\"(tier\.[a-z_]+)\""):

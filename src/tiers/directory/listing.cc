@@ -95,6 +95,9 @@ Result<std::vector<ContentEntry>> DirectoryTier::list_content(std::uint8_t first
   const std::byte first{first_byte};
   const std::string prefix = to_hex({&first, 1});
   const std::string folder = "content/" + prefix;
+  struct stat of_folder {};
+  // Something else in its place is foreign.
+  if (folder_.stat(folder, &of_folder) == 0 && !S_ISDIR(of_folder.st_mode)) return entries;
   SY_ASSIGN_OR_RETURN(const auto names, folder_.names_in(folder));
   for (const std::string& name : names) {
     ContentEntry entry;
