@@ -1,6 +1,8 @@
 // What every verb of the store works with.
 #pragma once
 
+#include <string>
+
 #include "base/runtime.h"
 #include "catalog/catalog.h"
 #include "store/group_observer.h"
@@ -18,6 +20,7 @@ struct Context {
   TierObserver& observer;
   std::uint64_t io_budget = 0;  ///< bytes of I/O buffers that one verb may hold; open revisions share as much once more
   bool read_only = false;
+  std::string ballast = {};  ///< ballast.h
 };
 
 /// Where the members of a revision lie.

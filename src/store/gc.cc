@@ -282,6 +282,18 @@ class Collection {
     return watermark && watermark->weight_generation >= marked->identity.weight_generation;
   }
 
+  /// The same of this catalog: a tombstone, or one that a recovery made a watermark of.
+  Result<bool> catalog_knows_tombstone(const std::string& group) {
+    if (waiting_.contains(group)) return true;
+    const auto bytes = context_.cold.read_deleting(group);
+    if (bytes.code() == Code::kNotFound) return false;
+    if (!bytes.ok()) return bytes.status();
+    const auto marked = catalog::decode_deleting(*bytes);
+    if (!marked.ok()) return false;
+    SY_ASSIGN_OR_RETURN(const std::int64_t watermark, context_.catalog.get_watermark(marked->identity.lineage));
+    return watermark >= marked->identity.weight_generation;
+  }
+
   /// Frees the groups whose tombstones every copy of the catalog knows, of two at least: a tombstone is for ever, and
   /// one damaged copy must not end it.
   Status free_known_markers() {
@@ -313,9 +325,12 @@ class Collection {
 
   Status free_markers() {
     SY_RETURN_IF_ERROR(free_known_markers());
-    const bool of_this_catalog =
-        std::ranges::any_of(markers_, [&](const auto& group) { return waiting_.contains(group); });
-    if (!of_this_catalog || context_.options.snapshot_every == 0) return {};
+    bool worth_a_copy = false;
+    for (const std::string& group : markers_) {
+      if (worth_a_copy) break;
+      SY_ASSIGN_OR_RETURN(worth_a_copy, catalog_knows_tombstone(group));
+    }
+    if (!worth_a_copy || context_.options.snapshot_every == 0) return {};
     SY_RETURN_IF_ERROR(context_.catalog.save_snapshot());
     return free_known_markers();
   }

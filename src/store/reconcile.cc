@@ -13,6 +13,7 @@
 #include "base/units.h"
 #include "formats/identity.h"
 #include "formats/ref.h"
+#include "store/ballast.h"
 #include "store/committed_marker.h"
 #include "store/damage_record.h"
 #include "store/manifest_file.h"
@@ -101,9 +102,9 @@ class Reconciliation {
   Status look_at(const RevisionRecord& record) {
     switch (record.availability) {
       case Availability::kImporting:
-        return end_abandoned(record);
+        return with_ballast(context_.ballast, [&] { return end_abandoned(record); });
       case Availability::kDeleting:
-        return end_removal(record);
+        return with_ballast(context_.ballast, [&] { return end_removal(record); });
       case Availability::kReady:
       case Availability::kDegraded:
         return look_at_published(record);
@@ -307,7 +308,8 @@ class Reconciliation {
 
 Result<ReconcileReport> run_reconcile(Context& context, const std::optional<Selector>& selector, Observer& observer,
                                       const CancelFlag& cancel) {
-  SY_RETURN_IF_ERROR(context.catalog.begin_epoch());
+  // Without its epoch no removal can be ended.
+  SY_RETURN_IF_ERROR(with_ballast(context.ballast, [&] { return context.catalog.begin_epoch(); }));
   Reconciliation reconciliation(context, observer, cancel);
   if (!selector) {
     SY_RETURN_IF_ERROR(reconciliation.all());
