@@ -62,8 +62,9 @@ enum class OpenMode : unsigned char {
 /// How far a call is. Within a phase the totals are constant and what is done never goes back; a phase that succeeds
 /// ends with a report of everything done.
 struct Progress {
-  std::string_view phase =
-      {};  ///< scan import verify materialize repair, in a reconciliation `verify REF`, `repair REF`; valid
+  /// scan import verify materialize repair, in a reconciliation `verify REF` and `repair REF`; valid during the
+  /// callback
+  std::string_view phase = {};
   std::uint64_t bytes_done = 0;
   std::uint64_t bytes_total = 0;
   std::uint64_t files_done = 0;
