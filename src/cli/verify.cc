@@ -167,8 +167,11 @@ Status verify_all(Invocation& call) {
         write_report(json.begin_object(), *report);
         json.end_object();
         if (!call.json()) print_problems(call, *report);
-      } else if (!call.json()) {
-        call.out().line(ref_of(record) + ": " + printable(report.status().message()));
+      } else {
+        json.begin_object().key("ref").string(ref_of(record)).key("ok").boolean(false);
+        json.key("code").string(code_name(report.code())).key("error").string(report.status().message());
+        json.key("hint").string(report.status().hint()).end_object();
+        if (!call.json()) call.out().line(ref_of(record) + ": " + printable(report.status().message()));
       }
       Status status = !report.ok() ? report.status() : report->problems.empty() ? Status() : damaged(*report);
       if (first.ok()) first = std::move(status);
