@@ -90,9 +90,9 @@ TEST_F(DropBehindTest, WhatWasCachedBeforeStays) {
     DropBehind cache(fd_.get(), bytes_);
     read_through(cache, 0, bytes_);
   }
-  EXPECT_EQ(cached(0, 2 * kWindow), 0U);
+  EXPECT_LE(cached(0, 2 * kWindow), kMayStay);
   EXPECT_EQ(cached(2 * kWindow, 2 * kWindow), 2 * kWindow);
-  EXPECT_EQ(cached(4 * kWindow, 2 * kWindow), 0U);
+  EXPECT_LE(cached(4 * kWindow, 2 * kWindow), kMayStay);
 }
 
 TEST_F(DropBehindTest, WhatIsReadTwiceIsNotTakenForSomebodyElses) {
