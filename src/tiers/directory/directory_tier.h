@@ -106,6 +106,7 @@ class DirectoryTier final : public Tier {
 
   std::optional<ObjectName> waiting_equal(const AttemptName& attempt, const Digest& sha256, std::uint64_t bytes);
   Result<PutOutcome> existing(const ObjectName& name, const Digest& sha256, std::uint64_t bytes);
+  static ContentEntry content_entry(const Digest& sha256, const struct stat& there);
   Result<Digest> digest_of(const std::string& relative, std::uint64_t bytes);
   int replace_content(const std::string& from, const std::string& entry_path);
   Status add_content(const std::string& from, const Digest& sha256, std::uint64_t bytes, bool replace);
