@@ -105,6 +105,6 @@ int main(int argc, char** argv) {
     const steelyard::OpenRevision open = must(store.open_revision(ref, {.holder = "the example"}));
     std::printf("delete while it is read: %s\n", store.delete_revision(ref).status().message().c_str());
   }
-  std::printf("deleted %s\n", format_ref(must(store.delete_revision(ref))).c_str());
+  std::printf("deleted %s\n", format_ref(must(store.delete_revision(ref)).identity).c_str());
   return report.problems.empty() ? 0 : 1;
 }

@@ -17,7 +17,8 @@ struct Ref {
   std::string resource_id = {};
   std::optional<std::string> revision = {};  ///< absent: "main"
   /// Absent: the newest READY one. (import: goes on with the newest if it is unfinished, else 1 + the highest ever
-  /// used. delete_revision and abort_import: the newest that they can be about.)
+  /// used. delete_revision: the newest that was ever published, a deleted one too, so that a repeat takes no other;
+  /// abort_import: the newest that never was published.)
   std::optional<std::int64_t> weight_generation = {};
   bool operator==(const Ref&) const = default;
 };

@@ -1,8 +1,9 @@
 // The embedded store: revisions of model weights in a folder, shared by any number of threads and processes.
 //
 // A Store, an OpenRevision, a File and a HeldLease are handles: copying one copies a pointer, and what it stands for
-// ends with its last copy. Each keeps the store open. Every call blocks until it is done. Sizes and offsets count
-// bytes, names ending in _ms milliseconds.
+// ends with its last copy. Each keeps the store open. Every call blocks until it is done, and so does the end of a last
+// copy: it gives a lease back, or closes the store, and may wait for the catalog. Sizes and offsets count bytes, names
+// ending in _ms milliseconds.
 //
 // Errors are a Status whose message names the thing, what was found and what was wanted, and whose hint is the next
 // step. Codes that several calls share: NOT_FOUND (no such revision), NOT_READY (not in a state for this), BUSY
@@ -32,13 +33,15 @@ namespace steelyard {
 /// What the store's cold tier lies on.
 enum class ColdMedium : unsigned char { kDisk, kDfs, kNof };
 
+/// A relative path is one of the working folder at the call that takes the options.
 struct StoreOptions {
   std::string path = {};       ///< the store's folder, on a local disk
   std::string cold_path = {};  ///< where the payload lies, may be a mounted shared volume; empty: inside the store
   ColdMedium cold_medium = ColdMedium::kDisk;
   std::string tenant_id = "default";
   std::string namespace_id = "default";
-  /// The budget of all I/O buffers, 16 MiB to 1 TiB; lowered to what the cgroup allows.
+  /// The I/O buffers of one import, verify, materialize or repair, 16 MiB to 1 TiB; lowered to what the cgroup allows.
+  /// Calls beside each other have as much each. All open revisions share as much once more.
   std::uint64_t io_memory = std::uint64_t{256} << 20;
   unsigned jobs = 0;  ///< worker threads of one call, at most 256; 0: the number of cores
   /// Free space of the cold tier's filesystem that an import leaves alone; absent: the larger of 5 % and 10 GiB, never
@@ -59,7 +62,9 @@ enum class OpenMode : unsigned char {
 /// How far a call is. Within a phase the totals are constant and what is done never goes back; a phase that succeeds
 /// ends with a report of everything done.
 struct Progress {
-  std::string_view phase = {};  ///< scan import verify materialize repair; valid during the callback
+  /// scan import verify materialize repair, in a reconciliation `verify REF` and `repair REF`; valid during the
+  /// callback
+  std::string_view phase = {};
   std::uint64_t bytes_done = 0;
   std::uint64_t bytes_total = 0;
   std::uint64_t files_done = 0;
@@ -105,7 +110,7 @@ struct ImportRequest {
   bool allow_empty = false;                       ///< no weight file is no error
   bool verify_after_write = false;                ///< read everything back before publishing
   std::optional<std::uint64_t> chunk_bytes = {};  ///< a multiple of 1 MiB up to 4 GiB; absent: the lineage's, or 64 MiB
-  std::int64_t wait_ms = 0;                       ///< for another writer of the same identity
+  std::int64_t wait_ms = 0;                       ///< for another writer of the same identity; at most 24 hours
 };
 struct ImportReport {
   Revision revision = {};
@@ -176,8 +181,12 @@ struct MaterializeReport {
 struct DeleteOptions {
   std::optional<std::uint64_t> expected_generation = {};  ///< of the record; absent: whatever it has
   /// Absent: BUSY, and nothing changed, under a live lease. Given: new leases are refused at once, and the live ones
-  /// waited for this long; then BUSY, and the revision stays DELETING for a later call.
+  /// waited for this long, at most 24 hours; then BUSY, and the revision stays DELETING for a later call.
   std::optional<std::int64_t> wait_ms = {};
+};
+struct DeleteReport {
+  Identity identity = {};
+  bool already_deleted = false;  ///< there was nothing left to do; an older revision may still be there
 };
 struct AbortOptions {
   std::optional<std::uint64_t> expected_generation = {};
@@ -269,7 +278,8 @@ class OpenRevision {
   /// Fills `into` with the tensor's bytes from `offset`. INVALID_ARGUMENT for a range that leaves the tensor, and for a
   /// tensor that is stored in fragments. Every 1 MiB block that is touched is read whole and checked before any byte of
   /// it is given out, so large reads are cheaper than many small ones. CORRUPT names the file, the object and the
-  /// block, and the damage is recorded; LEASE_EXPIRED when this process stood still for longer than its lease. `into`
+  /// block, and the damage is recorded; LEASE_EXPIRED when this process stood still, or could not write to the
+  /// catalog, for longer than its lease; NOT_READY when it reads without a lease and the revision was deleted. `into`
   /// has no meaning after an error.
   Status read_tensor(std::size_t index, std::uint64_t offset, std::span<std::byte> into) const;
 
@@ -290,7 +300,8 @@ class HeldLease {
  public:
   const std::string& lease_id() const;
   const Revision& revision() const;
-  /// OK while the revision is protected; LEASE_EXPIRED once it was not for some time.
+  /// OK while the revision is protected; LEASE_EXPIRED once the lease's time is over by the clock, renewed too late or
+  /// not at all.
   Status check() const;
 
  private:
@@ -328,9 +339,9 @@ class Store {
   /// Restores missing and damaged objects. CORRUPT, naming them, when nobody has their bytes.
   Result<RepairReport> repair(const Ref& ref, const RepairOptions& options = {}, const Hooks& hooks = {}) const;
 
-  /// The revision and its bytes go. What is deleted already is success. Gives back which it was.
-  Result<Identity> delete_revision(const Ref& ref, const DeleteOptions& options = {},
-                                   const Cancellation* cancel = nullptr) const;
+  /// The revision and its bytes go. What is deleted already is success.
+  Result<DeleteReport> delete_revision(const Ref& ref, const DeleteOptions& options = {},
+                                       const Cancellation* cancel = nullptr) const;
   /// Gives up an import under way. CONFLICT for what is published, BUSY for a live writer unless forced.
   Result<Identity> abort_import(const Ref& ref, const AbortOptions& options = {}) const;
 

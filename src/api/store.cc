@@ -261,8 +261,8 @@ Result<RepairReport> Store::repair(const Ref& ref, const RepairOptions& options,
   return RepairReport{from_core(result.record), result.restored_objects, result.restored_bytes};
 }
 
-Result<Identity> Store::delete_revision(const Ref& ref, const DeleteOptions& options,
-                                        const Cancellation* cancel) const {
+Result<DeleteReport> Store::delete_revision(const Ref& ref, const DeleteOptions& options,
+                                            const Cancellation* cancel) const {
   SY_RETURN_IF_ERROR(impl_->check_writes());
   SY_RETURN_IF_ERROR(check_option<std::int64_t>("wait_ms", options.wait_ms.value_or(0), 0, limits::kLeaseTtlMsMax));
   store::DeleteRequest core;
@@ -270,7 +270,7 @@ Result<Identity> Store::delete_revision(const Ref& ref, const DeleteOptions& opt
   core.expected_generation = options.expected_generation;
   core.wait_ms = options.wait_ms;
   SY_ASSIGN_OR_RETURN(const store::RemovalResult result, impl_->core->erase(core, flag_of(cancel)));
-  return from_core(result.identity);
+  return DeleteReport{from_core(result.identity), result.before};
 }
 
 Result<Identity> Store::abort_import(const Ref& ref, const AbortOptions& options) const {
@@ -292,7 +292,7 @@ Result<ReconcileReport> Store::reconcile(const std::optional<Ref>& ref, const Ho
 }
 
 Result<GcReport> Store::gc(bool dry_run, const Cancellation* cancel) const {
-  SY_RETURN_IF_ERROR(impl_->check_writes());
+  if (!dry_run) SY_RETURN_IF_ERROR(impl_->check_writes());
   SY_ASSIGN_OR_RETURN(store::GcReport report, impl_->core->gc(dry_run, flag_of(cancel)));
   return GcReport{report.objects, report.bytes, report.tombstones, std::move(report.kept)};
 }

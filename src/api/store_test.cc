@@ -175,8 +175,14 @@ TEST_F(ApiStoreTest, WhatWasImportedIsListedReadMaterialisedAndDeleted) {
   EXPECT_EQ(usage->tiers.at(0).name, "cold");
   EXPECT_EQ(usage->revisions.at(0).exclusive_bytes + usage->revisions.at(0).shared_bytes, revision.logical_bytes);
 
-  EXPECT_EQ(*store.delete_revision(ref_), revision.identity);
-  EXPECT_EQ(*store.delete_revision(revision.identity.ref()), revision.identity) << "a repeat is success";
+  const auto deleted = store.delete_revision(ref_);
+  ASSERT_TRUE(deleted.ok()) << deleted.status().to_string();
+  EXPECT_EQ(deleted->identity, revision.identity);
+  EXPECT_FALSE(deleted->already_deleted);
+  const auto again = store.delete_revision(revision.identity.ref());
+  ASSERT_TRUE(again.ok()) << "a repeat is success";
+  EXPECT_EQ(again->identity, revision.identity);
+  EXPECT_TRUE(again->already_deleted);
   EXPECT_EQ(store.open_revision(ref_).code(), Code::kNotFound);
   EXPECT_TRUE(store.gc().ok());
   EXPECT_TRUE(store.reconcile()->failed.empty());
@@ -475,6 +481,40 @@ TEST_F(ApiStoreTest, HandlesKeepTheStoreOpen) {
   EXPECT_EQ(read_all(file), read(at("src/old.bin")));
 }
 
+/// A daemon opens its store and goes to another folder.
+TEST_F(ApiStoreTest, ARelativePathIsThatOfTheMomentOfOpening) {
+  make_source();
+  fs::create_directories(at("elsewhere/store"));
+  fs::create_directories(at("elsewhere/cold"));
+  const fs::path before = fs::current_path();
+  fs::current_path(root_.path());
+  options_.path = "store";
+  options_.cold_path = "cold";
+  const auto opened = Store::open(options_, OpenMode::kCreate);
+  fs::current_path(at("elsewhere"));
+  ASSERT_TRUE(opened.ok()) << opened.status().to_string();
+  const Store& store = *opened;
+  const auto made = store.import(request());
+  EXPECT_TRUE(made.ok()) << made.status().to_string();
+  // Several at once: each needs a connection of its own.
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&] {
+      for (int turn = 0; turn < 20; ++turn) {
+        const auto page = store.list();
+        EXPECT_TRUE(page.ok() && page->revisions.size() == 1) << page.status().to_string();
+        const auto lease = store.acquire_lease(ref_);
+        EXPECT_TRUE(lease.ok()) << lease.status().to_string();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(store.materialize(ref_, at("store/out")).code(), Code::kInvalidArgument);
+  EXPECT_EQ(store.materialize(ref_, at("cold/out")).code(), Code::kInvalidArgument);
+  fs::current_path(before);
+  EXPECT_THAT(tree(at("elsewhere")), IsEmpty());
+}
+
 TEST_F(ApiStoreTest, OpenedForReadingItChangesNothing) {
   imported(open());
   const Store store = open(OpenMode::kRead);
@@ -485,6 +525,9 @@ TEST_F(ApiStoreTest, OpenedForReadingItChangesNothing) {
     EXPECT_EQ(refused.code(), Code::kUnauthorized) << refused.to_string();
     EXPECT_THAT(refused.message(), HasSubstr("opened for reading"));
   }
+  const auto garbage = store.gc(/*dry_run=*/true);
+  ASSERT_TRUE(garbage.ok()) << garbage.status().to_string();
+  EXPECT_EQ(garbage->objects, 0U);
   EXPECT_TRUE(store.verify(ref_)->problems.empty());
   const auto opened = store.open_revision(ref_);
   EXPECT_EQ(store.leases()->size(), 1U) << "who reads is protected all the same";

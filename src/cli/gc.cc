@@ -20,7 +20,7 @@ Status run_gc(Invocation& call) {
   const WatchSignals signals;
   SY_ASSIGN_OR_RETURN(const store::GcReport report, store->gc(dry_run, signals.flag()));
   for (const std::string& kept : report.kept) {
-    log_warning("kept: {}; `steelyard recover` rebuilds a catalog that knows it", kept);
+    log_warning("kept: {}", kept);
   }
   if (call.json()) {
     Json json;

@@ -1,12 +1,15 @@
-// verify REF
+// verify REF, verify --all
 #include <algorithm>
 
+#include "base/limits.h"
 #include "base/units.h"
 #include "base/utf8.h"
 #include "cli/documents.h"
 #include "cli/progress.h"
 #include "cli/signals.h"
 #include "cli/verbs.h"
+#include "store/progress_meter.h"
+#include "store/resolve.h"
 
 namespace steelyard::cli {
 namespace {
@@ -15,7 +18,10 @@ using store::Problem;
 using store::ProblemKind;
 using store::VerifyReport;
 
-constexpr FlagSpec kFlags[] = {kAllowDegraded};
+constexpr FlagSpec kFlags[] = {
+    {.name = "--all", .placeholder = {}, .help = "every revision of the namespace that can be read, one after another"},
+    kAllowDegraded,
+};
 
 std::string_view kind_name(ProblemKind kind) {
   switch (kind) {
@@ -33,9 +39,8 @@ std::string_view kind_name(ProblemKind kind) {
   return "manifest";
 }
 
-void print_json(Invocation& call, const VerifyReport& report) {
-  Json json;
-  begin_document(json).key("ref").string(ref_of(report.record)).key("ok").boolean(report.problems.empty());
+void write_report(Json& json, const VerifyReport& report) {
+  json.key("ref").string(ref_of(report.record)).key("ok").boolean(report.problems.empty());
   json.key("checked_files").integer(report.checked_files).key("checked_objects").integer(report.checked_objects);
   json.key("checked_bytes").integer(report.checked_bytes).key("problems").begin_array();
   for (const Problem& problem : report.problems) {
@@ -51,8 +56,7 @@ void print_json(Invocation& call, const VerifyReport& report) {
     }
     json.key("expected").string_or_null(problem.expected).key("actual").string_or_null(problem.actual).end_object();
   }
-  json.end_array().end_object();
-  call.out().line(json.text());
+  json.end_array();
 }
 
 /// Where it is, then what was wanted and found.
@@ -95,7 +99,26 @@ std::string files_of(const VerifyReport& report) {
   return text;
 }
 
-Status run_verify(Invocation& call) {
+void print_problems(Invocation& call, const VerifyReport& report) {
+  for (const Problem& problem : report.problems) call.out().line(describe(problem));
+  if (!report.problems.empty() || call.quiet()) return;
+  call.out().line(ref_of(report.record) + ": " + counted(report.checked_files, "file") + ", " +
+                  counted(report.checked_objects, "object") + ", " + format_size(report.checked_bytes));
+}
+
+Status damaged(const VerifyReport& report) {
+  const bool manifest = std::ranges::any_of(
+      report.problems, [](const Problem& problem) { return problem.kind == ProblemKind::kManifest; });
+  return {Code::kCorrupt,
+          ref_of(report.record) + " is damaged: " + counted(report.problems.size(), "problem") + " found" +
+              files_of(report),
+          manifest ? "nothing else holds a manifest: import the source again as a new generation, then delete this one"
+                   : "`steelyard repair " + ref_of(report.record) +
+                         "` restores what the store, or a folder named with --source, still holds; intact files can be "
+                         "read with --allow-degraded"};
+}
+
+Status verify_one(Invocation& call) {
   SY_ASSIGN_OR_RETURN(const store::Selector selector, call.selector(call.operands().front()));
   SY_ASSIGN_OR_RETURN(const auto store, call.open_store(store::OpenMode::kRead));
   const WatchSignals signals;
@@ -104,32 +127,78 @@ Status run_verify(Invocation& call) {
   printer.clear();
   if (!report.ok()) return report.status();
   if (call.json()) {
-    print_json(call, *report);
+    Json json;
+    begin_document(json);
+    write_report(json, *report);
+    json.end_object();
+    call.out().line(json.text());
   } else {
-    for (const Problem& problem : report->problems) call.out().line(describe(problem));
-    if (report->problems.empty()) {
-      if (!call.quiet()) {
-        call.out().line(ref_of(report->record) + ": " + counted(report->checked_files, "file") + ", " +
-                        counted(report->checked_objects, "object") + ", " + format_size(report->checked_bytes));
-      }
-      call.out().line("ok");
-    }
+    print_problems(call, *report);
+    if (report->problems.empty()) call.out().line("ok");
   }
-  if (report->problems.empty()) return {};
-  const std::size_t count = report->problems.size();
-  return {Code::kCorrupt,
-          ref_of(report->record) + " is damaged: " + std::to_string(count) + (count == 1 ? " problem" : " problems") +
-              " found" + files_of(*report),
-          "`steelyard repair REF` restores what the store, or a folder named with --source, still holds; intact files "
-          "can be read with --allow-degraded"};
+  return report->problems.empty() ? Status() : damaged(*report);
+}
+
+/// What cannot be verified now does not keep the others from being looked at; the first failure is the verb's.
+Status verify_all(Invocation& call) {
+  SY_ASSIGN_OR_RETURN(const auto store, call.open_store(store::OpenMode::kRead));
+  const WatchSignals signals;
+  ProgressPrinter printer(call.runtime(), call.settings());
+  Json json;
+  begin_document(json).key("revisions").begin_array();
+  Status first;
+  std::uint64_t looked_at = 0;
+  metadata::ListQuery query;
+  query.tenant_id = call.settings().text("tenant");
+  query.namespace_id = call.settings().text("namespace");
+  query.limit = limits::kListLimitMax;
+  do {
+    SY_ASSIGN_OR_RETURN(const metadata::ListPage page, store->list(query));
+    query.page_token = page.next_page_token;
+    for (const metadata::RevisionRecord& record : page.records) {
+      store::PhaseOfRevision phase(printer, ref_of(record));
+      const Result<VerifyReport> report = store->verify(store::selector_of(record.identity), phase, signals.flag());
+      printer.clear();
+      // Deleted since it was listed.
+      if (report.code() == Code::kNotFound || report.code() == Code::kNotReady) continue;
+      if (store::is_cancelled(report.status())) return report.status();
+      ++looked_at;
+      if (report.ok()) {
+        write_report(json.begin_object(), *report);
+        json.end_object();
+        if (!call.json()) print_problems(call, *report);
+      } else {
+        json.begin_object().key("ref").string(ref_of(record)).key("ok").boolean(false);
+        json.key("code").string(code_name(report.code())).key("error").string(report.status().message());
+        json.key("hint").string(report.status().hint()).end_object();
+        if (!call.json()) call.out().line(ref_of(record) + ": " + printable(report.status().message()));
+      }
+      Status status = !report.ok() ? report.status() : report->problems.empty() ? Status() : damaged(*report);
+      if (first.ok()) first = std::move(status);
+    }
+  } while (!query.page_token.empty());
+  json.end_array().key("ok").boolean(first.ok()).end_object();
+  if (call.json()) {
+    call.out().line(json.text());
+  } else if (first.ok()) {
+    if (!call.quiet()) call.out().line(counted(looked_at, "revision") + " verified");
+    call.out().line("ok");
+  }
+  return first;
+}
+
+Status run_verify(Invocation& call) {
+  if (call.has("--all") == call.operands().empty()) return call.has("--all") ? verify_all(call) : verify_one(call);
+  return {Code::kInvalidArgument,
+          call.has("--all") ? "`verify --all` takes no REF" : "`verify` wants REF or --all; nothing was given",
+          "`steelyard list` shows what there is"};
 }
 
 }  // namespace
 
 constinit const VerbSpec kVerifyVerb = {
     .name = "verify",
-    .operands = "REF",
-    .operands_min = 1,
+    .operands = "[REF]",
     .operands_max = 1,
     .summary = "read every object and file of a revision again and compare checksums",
     .prints = "`ok`, or a line for each problem",

@@ -4,6 +4,8 @@ namespace steelyard::oplog {
 namespace {
 
 constexpr std::size_t kReplayPage = 256;
+/// Another process may save a snapshot and trim between a look at the state and the replay of what led to it.
+constexpr int kTriesMax = 5;
 
 }  // namespace
 
@@ -61,13 +63,20 @@ Result<metadata::MemoryState> replay_log(OpLog& log, std::uint64_t sequence, con
 Status verify_state(OpLog& log, const StateCodec& codec) {
   std::string served;
   std::uint64_t sequence = 0;
-  SY_RETURN_IF_ERROR(log.view([&](const StateView& view) -> Status {
-    SY_ASSIGN_OR_RETURN(served, codec.export_canonical(view));
-    sequence = view.sequence();
-    return Status();
-  }));
-  SY_ASSIGN_OR_RETURN(const metadata::MemoryState replayed, replay_log(log, sequence, codec));
-  SY_ASSIGN_OR_RETURN(const std::string implied, codec.export_canonical(replayed));
+  Result<metadata::MemoryState> replayed = Status(Code::kNotFound, "");
+  for (int tries = 0; replayed.code() == Code::kNotFound && tries < kTriesMax; ++tries) {
+    SY_RETURN_IF_ERROR(log.view([&](const StateView& view) -> Status {
+      SY_ASSIGN_OR_RETURN(served, codec.export_canonical(view));
+      sequence = view.sequence();
+      return Status();
+    }));
+    replayed = replay_log(log, sequence, codec);
+  }
+  if (replayed.code() == Code::kNotFound) {
+    return {Code::kBusy, "others append and trim the log faster than it can be replayed", "try again when they rest"};
+  }
+  SY_RETURN_IF_ERROR(replayed.status());
+  SY_ASSIGN_OR_RETURN(const std::string implied, codec.export_canonical(*replayed));
   if (served != implied) {
     return Status(Code::kCorrupt,
                   "the state at sequence " + std::to_string(sequence) + " is not the one that the log implies",

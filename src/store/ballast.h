@@ -3,6 +3,9 @@
 #pragma once
 
 #include <string>
+#include <type_traits>
+
+#include "base/status.h"
 
 namespace steelyard::store {
 
@@ -12,5 +15,13 @@ void keep_ballast(const std::string& path);
 
 /// Gives its room back. False where there is none, or no path.
 bool spend_ballast(const std::string& path);
+
+/// For work that frees room and can be done again: it may take the last of it.
+template <typename Work>
+std::invoke_result_t<Work> with_ballast(const std::string& path, const Work& work) {
+  auto result = work();
+  if (result.code() == Code::kNoSpace && spend_ballast(path)) result = work();
+  return result;
+}
 
 }  // namespace steelyard::store

@@ -23,6 +23,7 @@ Result<BufferPool::Loan> BufferPool::borrow() {
       turn->come = runtime_.make_event();
       waiting_.push_back(turn);
     } else {
+      free_.reserve(pairs_ + 1);  // giving back must not need memory
       ++pairs_;
     }
   }

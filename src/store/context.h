@@ -1,6 +1,8 @@
 // What every verb of the store works with.
 #pragma once
 
+#include <string>
+
 #include "base/runtime.h"
 #include "catalog/catalog.h"
 #include "store/group_observer.h"
@@ -17,8 +19,9 @@ struct Context {
   tiers::Tier& cold;
   catalog::Catalog& catalog;
   TierObserver& observer;
-  std::uint64_t io_budget = 0;  ///< bytes of I/O buffers that one verb may hold
+  std::uint64_t io_budget = 0;  ///< bytes of I/O buffers that one verb may hold; open revisions share as much once more
   bool read_only = false;
+  std::string ballast = {};  ///< ballast.h
   HotTier* hot = nullptr;  ///< null: this store has no memory tier
 };
 

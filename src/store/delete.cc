@@ -37,9 +37,9 @@ Result<std::optional<RevisionRecord>> with_fence(Context& context, RevisionRecor
 Result<std::optional<RevisionRecord>> remove_until(Context& context, const RevisionRecord& record, std::int64_t wait_ms,
                                                    const CancelFlag& cancel) {
   const std::int64_t deadline = context.runtime.mono_ms() + wait_ms;
-  for (;;) {
-    Result<std::optional<RevisionRecord>> removed = finish_removal(context, record);
-    if (removed.code() != Code::kBusy || context.runtime.mono_ms() >= deadline) return removed;
+  Result<std::optional<RevisionRecord>> removed = finish_removal(context, record);
+  while (removed.code() == Code::kBusy) {
+    if (context.runtime.mono_ms() >= deadline) return removed;
     SY_POINT(context.runtime, "delete.waiting");
     if (cancel.load()) {
       return cancelled("waiting for the last lease")
@@ -48,7 +48,15 @@ Result<std::optional<RevisionRecord>> remove_until(Context& context, const Revis
                                  formats::format_ref(record.identity)));
     }
     context.runtime.sleep_ms(kWaitStepMs);
+    // The marker lies there already: to ask for leases writes nothing.
+    Status leases = check_no_lease(context, record);
+    if (leases.code() == Code::kBusy) {
+      removed = std::move(leases);
+    } else {
+      removed = finish_removal(context, record);
+    }
   }
+  return removed;
 }
 
 }  // namespace

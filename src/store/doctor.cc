@@ -126,7 +126,9 @@ class Examination {
 
   Status look_at_catalog(const StoreParts& parts) {
     const Status implied = oplog::verify_state(*parts.log);
-    if (!implied.ok()) {
+    if (implied.code() == Code::kBusy) {
+      skipped("catalog state", implied.message());
+    } else if (!implied.ok()) {
       problem("catalog", implied);
       return {};
     }
@@ -318,6 +320,7 @@ class Examination {
   Status look_at_groups(const std::vector<std::string>& groups, catalog::Catalog& catalog, tiers::Tier& cold) {
     Names unknown;
     Names published;
+    Names marked;  ///< nothing but a `deleting` marker
     for (const std::string& group : groups) {
       if (cancel_) return cancelled("the examination");
       SY_ASSIGN_OR_RETURN(const auto record, catalog.find_by_group(group));
@@ -328,7 +331,13 @@ class Examination {
         continue;
       }
       const bool kept = !listing->deleting && !listing->committed_attempts.empty();
-      (kept ? published : unknown).add(group);
+      const bool waits = listing->deleting && listing->attempts.empty();
+      (kept ? published : waits ? marked : unknown).add(group);
+    }
+    if (marked.count() > 0) {
+      ok("cold tier", fmt::format("{} of removed revisions: the `deleting` marker waits for a second copy of the "
+                                  "catalog that knows them, then `steelyard gc` frees it: {}",
+                                  counted(marked.count(), "group"), marked.text()));
     }
     if (unknown.count() > 0) {
       warn("cold tier",

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/uio.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -10,6 +11,7 @@ namespace steelyard::store {
 namespace {
 
 constexpr std::uint64_t kReadAheadBytes = 512 * limits::kKiB;
+constexpr std::uint64_t kPageBytes = 4 * limits::kKiB;
 
 }  // namespace
 
@@ -19,8 +21,21 @@ DropBehind::DropBehind(int fd, std::uint64_t file_bytes) : fd_(fd), file_bytes_(
 
 DropBehind::~DropBehind() {
   if (current_ == kNone) return;
-  drop(current_);
-  drop(current_ + 1);
+  for (const std::uint64_t window : {current_, current_ + 1}) {
+    wait_for(window);
+    drop(window);
+  }
+}
+
+/// What is on its way from the device cannot be dropped, and would come to stay.
+void DropBehind::wait_for(std::uint64_t window) const {
+  if (window >= ours_.size() || !ours_[window]) return;
+  const std::uint64_t begin = window * kWindowBytes;
+  const std::uint64_t end = std::min(begin + kWindowBytes, file_bytes_);
+  for (std::uint64_t at = begin; at < end; at += kPageBytes) {
+    std::byte byte{};
+    if (::pread(fd_, &byte, 1, static_cast<off_t>(at)) != 1) return;
+  }
 }
 
 std::uint64_t DropBehind::enter(std::uint64_t offset) {

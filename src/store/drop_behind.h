@@ -31,6 +31,7 @@ class DropBehind {
 
  private:
   void prepare(std::uint64_t window);
+  void wait_for(std::uint64_t window) const;
   void drop(std::uint64_t window) const;
 
   int fd_;

@@ -40,7 +40,9 @@ class Collection {
       SY_RETURN_IF_ERROR(check_cancel());
       // One that cannot be judged keeps what it has, and the rest goes.
       if (Status status = look_at(group); status.code() == Code::kCorrupt) {
-        report_.kept.push_back(fmt::format("group {} cannot be judged ({})", group, status.message()));
+        report_.kept.push_back(fmt::format(
+            "group {} cannot be judged ({}); mend what is in the way, or, if nobody wants its bytes, remove {} by hand",
+            group, status.message(), folder_of(group)));
       } else if (!status.ok()) {
         fail(std::move(status).annotate("looking at", "group " + group));
       }
@@ -84,6 +86,9 @@ class Collection {
     }
     return {};
   }
+
+  /// In the cold tier's folder.
+  static std::string folder_of(const std::string& group) { return "groups/" + group.substr(0, 2) + "/" + group; }
 
   Status check_cancel() const { return cancel_.load() ? cancelled("gc") : Status(); }
 
@@ -135,8 +140,16 @@ class Collection {
       const auto bytes = context_.cold.read_committed({group, attempt});
       if (!bytes.ok() && bytes.code() != Code::kNotFound) return bytes.status();
       const auto record = bytes.ok() ? catalog::decode_committed(*bytes) : bytes.status();
-      return fmt::format("group {} is published as {} and no record of this catalog names it", group,
-                         record.ok() ? formats::format_ref(record->identity) : "a revision that cannot be read");
+      if (!record.ok()) {
+        return fmt::format(
+            "group {} was published, its `committed` marker cannot be read, and no record of this catalog names it; "
+            "restore the marker from a backup, or, if nobody wants its bytes, remove {} by hand",
+            group, folder_of(group));
+      }
+      return fmt::format(
+          "group {} is published as {} and no record of this catalog names it; `steelyard recover` rebuilds a catalog "
+          "that knows it",
+          group, formats::format_ref(record->identity));
     }
     return std::string();
   }
@@ -153,8 +166,10 @@ class Collection {
       const auto manifest = load_manifest(context_.cold, *record);
       if (manifest.code() == Code::kCorrupt) continue;
       SY_RETURN_IF_ERROR(manifest.status());
-      return fmt::format("group {} is published as {}, which this catalog knows as deleted", group,
-                         formats::format_ref(record->identity));
+      return fmt::format(
+          "group {} is published as {}, which this catalog knows as deleted; `steelyard recover --force` rebuilds a "
+          "catalog that has it, and `steelyard delete` frees it then",
+          group, formats::format_ref(record->identity));
     }
     return std::string();
   }
@@ -293,6 +308,18 @@ class Collection {
     return watermark && watermark->weight_generation >= marked->identity.weight_generation;
   }
 
+  /// The same of this catalog: a tombstone, or one that a recovery made a watermark of.
+  Result<bool> catalog_knows_tombstone(const std::string& group) {
+    if (waiting_.contains(group)) return true;
+    const auto bytes = context_.cold.read_deleting(group);
+    if (bytes.code() == Code::kNotFound) return false;
+    if (!bytes.ok()) return bytes.status();
+    const auto marked = catalog::decode_deleting(*bytes);
+    if (!marked.ok()) return false;
+    SY_ASSIGN_OR_RETURN(const std::int64_t watermark, context_.catalog.get_watermark(marked->identity.lineage));
+    return watermark >= marked->identity.weight_generation;
+  }
+
   /// Frees the groups whose tombstones every copy of the catalog knows, of two at least: a tombstone is for ever, and
   /// one damaged copy must not end it.
   Status free_known_markers() {
@@ -324,9 +351,12 @@ class Collection {
 
   Status free_markers() {
     SY_RETURN_IF_ERROR(free_known_markers());
-    const bool of_this_catalog =
-        std::ranges::any_of(markers_, [&](const auto& group) { return waiting_.contains(group); });
-    if (!of_this_catalog || context_.options.snapshot_every == 0) return {};
+    bool worth_a_copy = false;
+    for (const std::string& group : markers_) {
+      if (worth_a_copy) break;
+      SY_ASSIGN_OR_RETURN(worth_a_copy, catalog_knows_tombstone(group));
+    }
+    if (!worth_a_copy || context_.options.snapshot_every == 0) return {};
     SY_RETURN_IF_ERROR(context_.catalog.save_snapshot());
     return free_known_markers();
   }

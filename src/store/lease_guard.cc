@@ -4,6 +4,7 @@
 
 #include "base/limits.h"
 #include "base/log.h"
+#include "base/units.h"
 #include "base/workers.h"
 #include "formats/ref.h"
 #include "store/committed_marker.h"
@@ -35,6 +36,7 @@ Result<std::unique_ptr<LeaseGuard>> LeaseGuard::acquire(Context& context, const 
   auto granted = acquire_lease(context, record, command);
   if (granted.ok()) {
     guard->lease_id_ = granted->lease_id;
+    guard->set_end(*granted);
   } else if (!terms.required && guard->may_do_without(granted.status())) {
     log_warning("{} is read without a lease ({}); a delete would not wait for this read, which would then fail",
                 formats::format_ref(record.identity), granted.status().message());
@@ -54,6 +56,15 @@ LeaseGuard::~LeaseGuard() {
   }
   if (lease_id_.empty()) return;
   context_.catalog.release_lease({.lease_id = lease_id_}).ignore("it ends by itself after its time to live");
+}
+
+Status LeaseGuard::check() const {
+  const std::int64_t over_ms = context_.runtime.mono_ms() - expires_mono_ms_;
+  if (over_ms < 0) return {};
+  return {Code::kLeaseExpired,
+          fmt::format("the lease on {} ended {} ago and was not renewed in time", formats::format_ref(record_.identity),
+                      format_age(over_ms)),
+          "open the revision again, and read again what was read since"};
 }
 
 /// What is there to read must not be taken away by a disk or a process that only stops writing: every block is checked
@@ -81,7 +92,10 @@ void LeaseGuard::renew_until_ended() {
       continue;
     }
     const auto renewed = context_.catalog.renew_lease({.lease_id = lease_id_, .ttl_ms = command_.ttl_ms});
-    if (renewed.ok()) continue;
+    if (renewed.ok()) {
+      set_end(*renewed);
+      continue;
+    }
     // Only an answer of the rules loses the lease; a log that cannot be reached now is tried again in time.
     if (renewed.code() == Code::kLeaseExpired || renewed.code() == Code::kNotFound) {
       // One that ended and was removed meanwhile is not known any more; NOT_FOUND would speak of the revision.
@@ -98,6 +112,7 @@ void LeaseGuard::acquire_late() {
   auto granted = acquire_lease(context_, record_, command_);
   if (granted.ok()) {
     lease_id_ = granted->lease_id;
+    set_end(*granted);
   } else if (granted.code() == Code::kNotReady || granted.code() == Code::kNotFound) {
     stop_.fail(std::move(granted).status());
   }

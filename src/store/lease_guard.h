@@ -1,6 +1,8 @@
 // LeaseGuard: protects one revision while a verb reads it.
 #pragma once
 
+#include <atomic>
+#include <cstdint>
 #include <memory>
 #include <utility>
 
@@ -29,10 +31,14 @@ class LeaseGuard {
 
   /// Of a lease whose terms require one; it is the same from the beginning to the end.
   const std::string& lease_id() const { return lease_id_; }
+  /// LEASE_EXPIRED once the time is over for which the lease was granted, whoever knows of it yet: while the process
+  /// stands still, or the catalog cannot be written, nothing renews it. From any thread.
+  Status check() const;
 
  private:
   LeaseGuard(Context& context, StopSignal& stop, metadata::RevisionRecord record)
       : context_(context), stop_(stop), record_(std::move(record)) {}
+  void set_end(const metadata::Lease& lease) { expires_mono_ms_ = lease.expires_mono_ms; }
   bool may_do_without(const Status& refusal) const;
   void renew_until_ended();
   void acquire_late();
@@ -41,7 +47,8 @@ class LeaseGuard {
   StopSignal& stop_;
   const metadata::RevisionRecord record_;
   metadata::AcquireLease command_;
-  std::string lease_id_;  ///< empty while it reads without one
+  std::string lease_id_;                                  ///< empty while it reads without one
+  std::atomic<std::int64_t> expires_mono_ms_{INT64_MAX};  ///< of the last grant
   std::unique_ptr<Event> ended_;
   std::unique_ptr<Task> task_;
 };

@@ -10,6 +10,7 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "oplog/open.h"
+#include "store/open_revision.h"
 #include "store/open_store.h"
 #include "tiers/simulated.h"
 
@@ -119,6 +120,11 @@ class LeaseGuardTest : public testing::Test {
   }
   void TearDown() override { set_log_sink(std::move(former_sink_)); }
 
+  static Selector selector() {
+    Selector one;
+    one.ref = {"model", "main", 1};
+    return one;
+  }
   Result<std::unique_ptr<LeaseGuard>> acquire() { return LeaseGuard::acquire(context_, record_, {}, stop_); }
   std::size_t live() { return catalog_.list_leases(record_.identity)->size(); }
 
@@ -153,6 +159,37 @@ TEST_F(LeaseGuardTest, ALostLeaseIsExpiredWhenItIsNotKnownAnyMore) {
   const auto guard = acquire();
   ASSERT_TRUE(guard.ok()) << guard.status().to_string();
   EXPECT_EQ(stop_.status("reading").code(), Code::kLeaseExpired);
+}
+
+TEST_F(LeaseGuardTest, TheClockSaysItBeforeAnyAnswerOfTheCatalog) {
+  runtime_.while_waiting = [&] { refusing_.refusals = {Status(Code::kNoSpace, "in the way")}; };
+  const auto held = HeldRevision::hold(context_, selector(), {.required = true});
+  ASSERT_TRUE(held.ok()) << held.status().to_string();
+  EXPECT_TRUE((*held)->check().ok()) << "a renewal may come in time";
+  runtime_.now_ms = 1000 + options_.lease_ttl_ms - 1;
+  EXPECT_TRUE((*held)->check().ok());
+  runtime_.now_ms += 1;
+  EXPECT_EQ((*held)->check().code(), Code::kLeaseExpired);
+}
+
+TEST_F(LeaseGuardTest, ARenewalMovesTheEnd) {
+  runtime_.while_waiting = [] {};
+  const auto held = HeldRevision::hold(context_, selector(), {.required = true});
+  ASSERT_TRUE(held.ok()) << held.status().to_string();
+  runtime_.now_ms = 1000 + options_.lease_ttl_ms;
+  EXPECT_TRUE((*held)->check().ok());
+  runtime_.now_ms += options_.lease_ttl_ms / 3;
+  EXPECT_EQ((*held)->check().code(), Code::kLeaseExpired);
+}
+
+TEST_F(LeaseGuardTest, ALeaseThatIsTakenLaterHasAnEndToo) {
+  refusing_.refusals = {Status(Code::kBusy, "in the way")};
+  runtime_.while_waiting = [] {};
+  const auto held = HeldRevision::hold(context_, selector(), {});
+  ASSERT_TRUE(held.ok()) << held.status().to_string();
+  EXPECT_TRUE((*held)->check().ok());
+  runtime_.now_ms += options_.lease_ttl_ms;
+  EXPECT_EQ((*held)->check().code(), Code::kLeaseExpired);
 }
 
 TEST_F(LeaseGuardTest, ACatalogThatCannotBeWrittenNowTakesNothingAway) {

@@ -19,6 +19,11 @@ Result<std::unique_ptr<HeldRevision>> HeldRevision::hold(Context& context, const
   return held;
 }
 
+Status HeldRevision::check() const {
+  SY_RETURN_IF_ERROR(lease_->check());
+  return stop_.status("the lease");
+}
+
 Result<std::unique_ptr<OpenRevision>> OpenRevision::open(Context& context, const Selector& selector,
                                                          const LeaseTerms& terms, std::shared_ptr<BufferPool> memory) {
   SY_ASSIGN_OR_RETURN(auto held, HeldRevision::hold(context, selector, terms));
@@ -43,6 +48,14 @@ Status OpenRevision::read_place(const formats::TensorPlace& place, std::uint64_t
 Status OpenRevision::read(std::vector<formats::ObjectRange> segments, ByteSpan into, std::string_view what) const {
   SY_RETURN_IF_ERROR(held_->check());
   if (into.empty()) return {};
+  SY_ASSIGN_OR_RETURN(const auto bad, fill(std::move(segments), into));
+  if (!bad) return {};
+  SY_RETURN_IF_ERROR(check_not_deleted(context_, record()));
+  report(*bad);
+  return to_status(*bad, record().identity).annotate("reading", what);
+}
+
+Result<std::optional<BadObject>> OpenRevision::fill(std::vector<formats::ObjectRange> segments, ByteSpan into) const {
   SY_ASSIGN_OR_RETURN(BufferPool::Loan loan, memory_->borrow());
   VerifiedReader reader(context_.cold, attempt_of(record()), manifest_->objects, std::move(segments), loan.buffers(),
                         &hot_);
@@ -50,15 +63,20 @@ Status OpenRevision::read(std::vector<formats::ObjectRange> segments, ByteSpan i
   for (;;) {
     SY_RETURN_IF_ERROR(held_->check());
     SY_ASSIGN_OR_RETURN(const bool more, reader.next(piece));
-    if (!more) return {};
-    if (piece.bad) {
-      SY_RETURN_IF_ERROR(check_not_deleted(context_, record()));
-      record_bad_objects(context_, record(), *manifest_, {&*piece.bad, 1}, held_->stop());
-      return to_status(*piece.bad, record().identity).annotate("reading", what);
-    }
+    if (!more) return std::optional<BadObject>();
+    if (piece.bad) return std::move(piece.bad);
     std::memcpy(into.data(), piece.bytes.data(), piece.bytes.size());
     into = into.subspan(piece.bytes.size());
   }
+}
+
+void OpenRevision::report(const BadObject& bad) const {
+  if (!bad.read_error.ok()) return;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!reported_.insert(bad.object).second) return;
+  }
+  record_bad_objects(context_, record(), *manifest_, {&bad, 1}, held_->stop());
 }
 
 }  // namespace steelyard::store

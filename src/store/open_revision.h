@@ -3,6 +3,9 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
 #include <string>
 
 #include "formats/stored_manifest.h"
@@ -26,7 +29,7 @@ class HeldRevision {
   const metadata::RevisionRecord& record() const { return record_; }
   const std::string& lease_id() const { return lease_->lease_id(); }
   /// LEASE_EXPIRED, or NOT_READY, once nothing protects the revision any more.
-  Status check() const { return stop_.status("the lease"); }
+  Status check() const;
   const StopSignal& stop() const { return stop_; }
 
  private:
@@ -52,7 +55,8 @@ class OpenRevision {
   const std::shared_ptr<const formats::StoredManifest>& manifest() const { return manifest_; }
 
   /// Fills `into` with the file's bytes from `offset`, which must lie in it. Every block that is touched is checked
-  /// whole; CORRUPT names file, object and block, and is recorded. `into` has no meaning after an error.
+  /// whole; CORRUPT names file, object and block, and the first one of an object is recorded. `into` has no meaning
+  /// after an error.
   Status read_file(const formats::FileEntry& file, std::uint64_t offset, ByteSpan into) const;
   /// The same for a place in a run; `what` names it in errors.
   Status read_place(const formats::TensorPlace& place, std::uint64_t offset, ByteSpan into,
@@ -62,12 +66,18 @@ class OpenRevision {
   OpenRevision(Context& context, std::unique_ptr<HeldRevision> held, std::shared_ptr<BufferPool> memory)
       : context_(context), held_(std::move(held)), memory_(std::move(memory)) {}
   Status read(std::vector<formats::ObjectRange> segments, ByteSpan into, std::string_view what) const;
+  /// Up to the first bad object, which it gives back.
+  Result<std::optional<BadObject>> fill(std::vector<formats::ObjectRange> segments, ByteSpan into) const;
+  /// Once for each object: a reader that goes on asking must not have the whole of it judged again each time.
+  void report(const BadObject& bad) const;
 
   Context& context_;
   const std::unique_ptr<HeldRevision> held_;
   const std::shared_ptr<BufferPool> memory_;
   std::shared_ptr<const formats::StoredManifest> manifest_;
   HotReplicas hot_;  ///< as they lay there when it was opened
+  mutable std::mutex mutex_;
+  mutable std::set<std::uint32_t> reported_;
 };
 
 }  // namespace steelyard::store

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/limits.h"
+#include "base/list_folder.h"
 #include "base/sync_folder.h"
 #include "base/utf8.h"
 #include "oplog/open.h"
@@ -32,6 +33,13 @@ constexpr std::string_view kNameAStore =
 constexpr std::string_view kNameAnother = "name another store with --store DIR or STEELYARD_STORE";
 constexpr std::string_view kNameAColdTier =
     "name a folder that is empty or not there yet with --cold-path DIR or STEELYARD_COLD_PATH";
+
+/// As it was given where there is no working folder any more: then nothing is found either.
+fs::path absolute(const std::string& path) {
+  std::error_code error;
+  fs::path whole = fs::absolute(path, error);
+  return error ? fs::path(path) : whole;
+}
 
 /// Whatever keeps a store from being made or looked at says which setting names its place.
 Status with_place(Status status, std::string_view hint) {
@@ -67,8 +75,8 @@ Status check_nothing_foreign(const std::string& path) {
   constexpr std::size_t kNamedMax = 3;
   std::error_code error;
   std::vector<std::string> foreign;
-  for (const fs::directory_entry& entry : fs::directory_iterator(path, error)) {
-    std::string name = entry.path().filename().native();
+  for (const fs::path& entry : list_folder(path, error)) {
+    std::string name = entry.filename().native();
     // A filesystem of its own begins with the last one.
     if (name != "cold" && !name.starts_with("catalog.") && name != "lost+found") foreign.push_back(std::move(name));
   }
@@ -88,7 +96,7 @@ Status check_nothing_foreign(const std::string& path) {
 Status check_length(const StorePaths& paths) {
   constexpr std::size_t kCatalogPathBytesMax = 480;
   std::error_code error;
-  const std::string catalog = fs::weakly_canonical(fs::absolute(paths.catalog, error), error).native();
+  const std::string catalog = fs::weakly_canonical(paths.catalog, error).native();
   if (catalog.size() <= kCatalogPathBytesMax) return {};
   return {Code::kInvalidArgument,
           fmt::format("the catalog's path would have {} bytes ({}); at most {} are possible", catalog.size(), catalog,
@@ -220,7 +228,7 @@ Result<StoreParts> create_new(Runtime& runtime, const StoreOptions& options, con
   if (!store_id.ok()) return with_place(made.ok() ? std::move(store_id).status() : std::move(made).status(), hint);
   if (!made.ok() && *store_id == cold.store_id) return with_place(std::move(made).status(), hint);
   SY_POINT(runtime, "store.after_cold_created");
-  SY_ASSIGN_OR_RETURN(UniqueFd in_use, share_store(paths.store));
+  SY_ASSIGN_OR_RETURN(UniqueFd in_use, share_store(runtime, paths.store, true));
   auto parts =
       open_existing(runtime, options, paths, false, OpenMode::kCreate, std::move(store_id).value(), std::move(in_use));
   if (!parts.ok()) return with_place(std::move(parts).status(), kNameAStore);
@@ -230,9 +238,9 @@ Result<StoreParts> create_new(Runtime& runtime, const StoreOptions& options, con
 }  // namespace
 
 StorePaths paths_of(const StoreOptions& options) {
-  const fs::path store(options.path);
-  return {options.path, (store / "catalog.db").native(),
-          options.cold_path.empty() ? (store / "cold").native() : options.cold_path};
+  const fs::path store = absolute(options.path);
+  return {store.native(), (store / "catalog.db").native(),
+          (options.cold_path.empty() ? store / "cold" : absolute(options.cold_path)).native()};
 }
 
 Status make_store_folder(Runtime& runtime, const std::string& path) {
@@ -243,7 +251,8 @@ Result<StoreParts> open_parts(Runtime& runtime, const StoreOptions& options, Ope
   const StorePaths paths = paths_of(options);
   SY_RETURN_IF_ERROR(check_is_folder(paths.store));
   SY_RETURN_IF_ERROR(check_length(paths));
-  SY_ASSIGN_OR_RETURN(UniqueFd in_use, share_store(paths.store));
+  auto in_use = share_store(runtime, paths.store, mode != OpenMode::kRead);
+  if (!in_use.ok()) return with_place(std::move(in_use).status(), kNameAnother);
   const bool has_epoch = !runtime.epoch().empty();
   if (!has_epoch && mode != OpenMode::kRead) {
     return Status(
@@ -275,7 +284,7 @@ Result<StoreParts> open_parts(Runtime& runtime, const StoreOptions& options, Ope
   }
   // The catalog is there: what is missing of it now must not be made anew.
   return open_existing(runtime, options, paths, !writable, mode == OpenMode::kCreate ? OpenMode::kWrite : mode, *id,
-                       std::move(in_use));
+                       std::move(in_use).value());
 }
 
 }  // namespace steelyard::store

@@ -16,12 +16,12 @@ namespace steelyard::store {
 
 /// The log and the cold tier of one store, which agree on its id, and how its memory tier is opened.
 struct StoreParts {
-  std::string store_id;
+  UniqueFd in_use = {};  ///< store_lock.h; first, so that it is given back when all else is closed
+  std::string store_id = {};
   std::unique_ptr<tiers::Tier> cold;
   std::unique_ptr<oplog::OpLog> log;
   HotTier::Open open_hot = {};  ///< empty: no memory tier
   bool read_only = false;
-  UniqueFd in_use = {};      ///< store_lock.h
   std::string ballast = {};  ///< store/ballast.h; empty: none
   /// How an import opens the source it is given: a folder or file, or what a simulation has in memory.
   std::function<Result<std::unique_ptr<Source>>(const std::string& path, bool follow_links)> open_source =
@@ -34,6 +34,7 @@ struct StorePaths {
   std::string catalog;
   std::string cold;
 };
+/// Absolute: what is opened later (another connection, a lock) lies there too, wherever the process has gone meanwhile.
 StorePaths paths_of(const StoreOptions& options);
 
 /// Makes a store's folder and what is missing above it, durably.

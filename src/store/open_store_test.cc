@@ -6,6 +6,9 @@
 #include <fstream>
 #include <iterator>
 
+#include "catalog/catalog.h"
+#include "store/group_observer.h"
+#include "store/store_lock.h"
 #include "tiers/directory/test_folder.h"
 #include "tiers/open.h"
 
@@ -89,6 +92,40 @@ TEST_F(OpenStoreTest, ACreatorThatDiedAfterTheColdTierIsFollowed) {
   const auto parts = open(OpenMode::kCreate);
   ASSERT_TRUE(parts.ok()) << parts.status().to_string();
   EXPECT_EQ(parts->store_id, id);
+}
+
+TEST_F(OpenStoreTest, WhoMayWriteMustBeSeenByARecovery) {
+  ASSERT_TRUE(open(OpenMode::kCreate).ok());
+  runtime_.arm("store.share", ENOLCK);
+  for (const OpenMode mode : {OpenMode::kCreate, OpenMode::kWrite}) {
+    const Status status = open(mode).status();
+    EXPECT_FALSE(status.ok());
+    EXPECT_NE(status.message().find("lock " + options_.path), std::string::npos) << status.to_string();
+  }
+  EXPECT_TRUE(open(OpenMode::kRead).ok());
+  runtime_.arm("store.share", EOPNOTSUPP);
+  EXPECT_TRUE(open(OpenMode::kWrite).ok()) << "a filesystem without locks";
+  runtime_.arm("store.share", EWOULDBLOCK);
+  for (const OpenMode mode : {OpenMode::kRead, OpenMode::kWrite}) EXPECT_EQ(open(mode).code(), Code::kBusy);
+}
+
+TEST_F(OpenStoreTest, TheLockIsGivenBackWhenAllElseIsClosed) {
+  Code while_closing = Code::kOk;
+  {
+    const auto parts = open(OpenMode::kCreate);
+    ASSERT_TRUE(parts.ok()) << parts.status().to_string();
+    TierObserver observer(*parts->cold);
+    catalog::Catalog catalog(runtime_, *parts->log, observer, {});
+    metadata::BeginWeightImport begin;
+    begin.lineage = {"default", "default", "model", "main"};
+    begin.token = std::string(32, 'a');
+    begin.ttl_ms = 60'000;
+    begin.holder = "test";
+    ASSERT_TRUE(catalog.begin_weight_import(begin).ok());
+    runtime_.on("log.close", [&] { while_closing = own_store(options_.path).code(); });
+  }
+  EXPECT_EQ(while_closing, Code::kBusy);
+  EXPECT_TRUE(own_store(options_.path).ok());
 }
 
 TEST_F(OpenStoreTest, TwoCreatorsMakeOneStore) {

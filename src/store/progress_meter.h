@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <mutex>
 #include <string>
+#include <utility>
 
 #include "base/runtime.h"
 #include "store/store.h"
@@ -32,6 +33,23 @@ class ProgressMeter {
   std::atomic<std::uint64_t> files_{0};
   std::atomic<std::int64_t> next_report_ns_{0};
   std::mutex mutex_;
+};
+
+/// Where several revisions are worked on one after another each is a phase of its own: `verify m@main#1`. As
+/// thread-safe as the observer behind it, which must outlive it.
+class PhaseOfRevision final : public Observer {
+ public:
+  PhaseOfRevision(Observer& observer, std::string ref) : observer_(observer), ref_(std::move(ref)) {}
+  void progress(const Progress& progress) override {
+    Progress of_revision = progress;
+    of_revision.phase += " " + ref_;
+    observer_.progress(of_revision);
+  }
+  void warning(const std::string& message) override { observer_.warning(message); }
+
+ private:
+  Observer& observer_;
+  const std::string ref_;
 };
 
 }  // namespace steelyard::store

@@ -13,9 +13,11 @@
 #include "base/units.h"
 #include "formats/identity.h"
 #include "formats/ref.h"
+#include "store/ballast.h"
 #include "store/committed_marker.h"
 #include "store/damage_record.h"
 #include "store/manifest_file.h"
+#include "store/progress_meter.h"
 #include "store/removal.h"
 #include "store/repair.h"
 #include "store/residency.h"
@@ -30,23 +32,6 @@ using metadata::Availability;
 using metadata::RevisionRecord;
 
 constexpr int kTriesMax = 5;
-
-/// Several revisions are verified one after another: each is a phase of its own.
-class OfRevision final : public Observer {
- public:
-  OfRevision(Observer& observer, const RevisionRecord& record)
-      : observer_(observer), ref_(formats::format_ref(record.identity)) {}
-  void progress(const Progress& progress) override {
-    Progress of_revision = progress;
-    of_revision.phase += " " + ref_;
-    observer_.progress(of_revision);
-  }
-  void warning(const std::string& message) override { observer_.warning(message); }
-
- private:
-  Observer& observer_;
-  const std::string ref_;
-};
 
 class Reconciliation {
  public:
@@ -77,21 +62,40 @@ class Reconciliation {
   }
 
   Status all() {
+    SY_RETURN_IF_ERROR(for_each([this](const RevisionRecord& record) { return find_suspects(record); }));
+    return for_each([this](const RevisionRecord& record) { return one(record); });
+  }
+
+  ReconcileReport take() { return std::move(report_); }
+
+ private:
+  template <typename Visit>
+  Status for_each(const Visit& visit) {
     constexpr std::size_t kPage = 256;
     std::optional<metadata::Identity> last;
     for (;;) {
       SY_ASSIGN_OR_RETURN(const auto records, context_.catalog.records_after(last, kPage));
       for (const RevisionRecord& record : records) {
         last = record.identity;
-        SY_RETURN_IF_ERROR(one(record));
+        SY_RETURN_IF_ERROR(visit(record));
       }
       if (records.size() < kPage) return {};
     }
   }
 
-  ReconcileReport take() { return std::move(report_); }
+  /// What one revision knows to be damaged, others may share without knowing it.
+  Status find_suspects(const RevisionRecord& record) {
+    if (cancel_.load()) return cancelled("reconcile");
+    if (record.availability != Availability::kDegraded) return {};
+    for (const std::string& key : record.damage.objects) {
+      const auto object = payload_index_of(record.identity, key);
+      if (!object) continue;
+      const auto stat = context_.cold.stat(payload_of(attempt_of(record), *object));
+      if (stat.ok()) suspects_.insert(stat->storage);
+    }
+    return {};
+  }
 
- private:
   void changed(const RevisionRecord& record, std::string what) {
     report_.changes.push_back({formats::format_ref(record.identity), std::move(what)});
   }
@@ -99,9 +103,9 @@ class Reconciliation {
   Status look_at(const RevisionRecord& record) {
     switch (record.availability) {
       case Availability::kImporting:
-        return end_abandoned(record);
+        return with_ballast(context_.ballast, [&] { return end_abandoned(record); });
       case Availability::kDeleting:
-        return end_removal(record);
+        return with_ballast(context_.ballast, [&] { return end_removal(record); });
       case Availability::kReady:
       case Availability::kDegraded:
         return look_at_published(record);
@@ -138,12 +142,12 @@ class Reconciliation {
 
   Status look_at_published(RevisionRecord record) {
     SY_RETURN_IF_ERROR(context_.catalog.reap_leases(record.identity).status());
-    restore_marker(record);
     SY_RETURN_IF_ERROR(remove_stray_marker(record));
+    restore_marker(record);
     if (record.operation && record.operation->kind == metadata::OperationKind::kRepairing) {
       RepairRequest request;
       request.target = selector_of(record.identity);
-      OfRevision observer(observer_, record);
+      PhaseOfRevision observer(observer_, formats::format_ref(record.identity));
       Status repaired = run_repair(context_, request, nullptr, observer, cancel_).status();
       if (!repaired.ok() && repaired.code() != Code::kCorrupt) return repaired;
       const bool done = repaired.ok();
@@ -155,7 +159,7 @@ class Reconciliation {
     }
     if (record.operation && record.operation->kind == metadata::OperationKind::kRehydrating &&
         context_.hot != nullptr) {
-      OfRevision observer(observer_, record);
+      PhaseOfRevision observer(observer_, formats::format_ref(record.identity));
       ResidencyRequest request;
       request.target = selector_of(record.identity);
       SY_RETURN_IF_ERROR(run_rehydrate(context_, request, observer, cancel_).status());
@@ -191,6 +195,19 @@ class Reconciliation {
     }
   }
 
+  /// Whether the marker is of a removal that another history of the catalog acknowledged: it names a later state of the
+  /// record, or the removal had taken the `committed` marker already.
+  Result<bool> was_removed_elsewhere(const RevisionRecord& record, const tiers::GroupListing& listing) {
+    if (std::ranges::count(listing.committed_attempts, record.import_attempt) == 0) return true;
+    const auto bytes = context_.cold.read_deleting(attempt_of(record).group);
+    if (!bytes.ok())
+      return bytes.code() == Code::kNotFound || bytes.code() == Code::kCorrupt ? Result<bool>(false)
+                                                                               : Result<bool>(bytes.status());
+    const auto marked = catalog::decode_deleting(*bytes);
+    return marked.ok() && marked->identity == record.identity &&
+           marked->metadata_generation > record.metadata_generation;
+  }
+
   /// A `deleting` marker is put after the record is DELETING, so beside a published one it is of no removal of this
   /// catalog; a recovery would take the revision for deleted.
   Status remove_stray_marker(const RevisionRecord& record) {
@@ -199,11 +216,25 @@ class Reconciliation {
     if (!listing.deleting) return {};
     SY_ASSIGN_OR_RETURN(RevisionRecord now, context_.catalog.get_weight_revision(record.identity));
     if (now.availability != record.availability) return {};  // it was listed after a delete began
+    SY_ASSIGN_OR_RETURN(const bool elsewhere, was_removed_elsewhere(now, listing));
+    if (elsewhere) {
+      const std::string ref = formats::format_ref(record.identity);
+      report_.failed.push_back(
+          {ref,
+           Status(Code::kConflict,
+                  fmt::format("{} is {} in this catalog, and deleted as the cold tier knows it: an older catalog was "
+                              "put back",
+                              ref, metadata::name_of(now.availability)),
+                  fmt::format("put the newer catalog back; or end it here too: steelyard delete {}", ref))});
+      return {};
+    }
     SY_RETURN_IF_ERROR(context_.cold.remove_deleting(group));
     SY_POINT(context_.runtime, "reconcile.after_stray_marker");
     SY_ASSIGN_OR_RETURN(now, context_.catalog.get_weight_revision(record.identity));
-    // A delete that began just now may have found the stray one and put none of its own.
-    if (now.availability == Availability::kDeleting) {
+    // A delete that began just now, and may have come to its end, may have found the stray one and put none of its own.
+    if (now.availability != Availability::kReady && now.availability != Availability::kDegraded) {
+      now.availability = Availability::kDeleting;
+      now.deleted_seq = 0;
       return context_.cold.put_deleting(group, catalog::encode_deleting(now));
     }
     changed(record, "a deleting marker beside it was of no removal and is removed");
@@ -214,7 +245,7 @@ class Reconciliation {
   Result<RevisionRecord> observe(const RevisionRecord& record) {
     if (record.damage.count > record.damage.objects.size()) {
       // What is not named can only be found by reading everything.
-      OfRevision observer(observer_, record);
+      PhaseOfRevision observer(observer_, formats::format_ref(record.identity));
       SY_ASSIGN_OR_RETURN(VerifyReport report, run_verify(context_, selector_of(record.identity), observer, cancel_));
       return std::move(report.record);
     }
@@ -227,6 +258,7 @@ class Reconciliation {
     ObjectFindings findings;
     SY_RETURN_IF_ERROR(look_at_members(record, *manifest, findings));
     SY_RETURN_IF_ERROR(read_damaged(record, *manifest, findings));
+    SY_RETURN_IF_ERROR(read_suspects(record, *manifest, findings));
     const bool may_be_hot = context_.hot != nullptr || !record.hot_instance.empty();
     if (findings.damaged.empty() && findings.whole.empty() && !may_be_hot) return record;
     return record_findings(context_, record, findings, stop_);
@@ -237,6 +269,26 @@ class Reconciliation {
     SY_ASSIGN_OR_RETURN(const auto misfits, misfits_of(context_.cold, attempt_of(record), manifest));
     for (const std::uint32_t object : misfits)
       findings.damaged.push_back(formats::payload_key(record.identity, object));
+    return {};
+  }
+
+  /// Whether bytes that another revision has recorded as damaged are this one's too.
+  Status read_suspects(const RevisionRecord& record, const formats::StoredManifest& manifest,
+                       ObjectFindings& findings) {
+    if (suspects_.empty()) return {};
+    std::set<std::string> known(findings.damaged.begin(), findings.damaged.end());
+    known.insert(record.damage.objects.begin(), record.damage.objects.end());
+    SY_ASSIGN_OR_RETURN(const auto members, context_.cold.list_attempt(attempt_of(record)));
+    SY_ASSIGN_OR_RETURN(ReadBuffers buffers, ReadBuffers::allocate(read_piece_bytes(context_.io_budget, 1)));
+    for (const tiers::ObjectStat& member : members) {
+      if (cancel_.load()) return cancelled("reconcile");
+      if (member.name.kind != tiers::ObjectKind::kPayload || !suspects_.contains(member.storage)) continue;
+      std::string key = formats::payload_key(record.identity, member.name.index);
+      if (member.name.index >= manifest.objects.size() || known.contains(key)) continue;
+      SY_ASSIGN_OR_RETURN(const auto bad,
+                          check_object(context_, attempt_of(record), manifest, member.name.index, buffers));
+      if (bad && bad->read_error.ok()) findings.damaged.push_back(std::move(key));
+    }
     return {};
   }
 
@@ -264,6 +316,7 @@ class Reconciliation {
   Observer& observer_;
   const CancelFlag& cancel_;
   StopSignal stop_;
+  std::set<std::uint64_t> suspects_;  ///< storage that some revision has recorded as damaged
   ReconcileReport report_;
 };
 
@@ -271,7 +324,8 @@ class Reconciliation {
 
 Result<ReconcileReport> run_reconcile(Context& context, const std::optional<Selector>& selector, Observer& observer,
                                       const CancelFlag& cancel) {
-  SY_RETURN_IF_ERROR(context.catalog.begin_epoch());
+  // Without its epoch no removal can be ended.
+  SY_RETURN_IF_ERROR(with_ballast(context.ballast, [&] { return context.catalog.begin_epoch(); }));
   Reconciliation reconciliation(context, observer, cancel);
   if (!selector) {
     SY_RETURN_IF_ERROR(reconciliation.all());

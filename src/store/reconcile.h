@@ -3,7 +3,8 @@
 //   IMPORTING        its writer gave no sign of life for import.abandon_after: aborted
 //   DELETING         its bytes go, unless a lease lives
 //   READY, DEGRADED  expired leases end; a missing `committed` marker is written; a repair without a runner goes on;
-//                    members that are missing or have another size make it DEGRADED, and recorded damage is read again
+//                    members that are missing or have another size make it DEGRADED, recorded damage is read again,
+//                    and so is what another revision has recorded of shared bytes
 #pragma once
 
 #include "store/context.h"

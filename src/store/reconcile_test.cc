@@ -3,8 +3,15 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
+
 #include "base/limits.h"
+#include "catalog/catalog.h"
+#include "store/delete.h"
+#include "store/import.h"
 #include "store/open_store.h"
+#include "store/resolve.h"
 #include "tiers/directory/test_folder.h"
 
 namespace steelyard::store {
@@ -118,6 +125,82 @@ TEST_F(ReconcileTest, WhatMovedMeanwhileIsLookedAtAgain) {
   EXPECT_EQ(report.checked, 1U);
   EXPECT_TRUE(report.failed.empty());
   EXPECT_EQ(now(record.identity), Availability::kDeleted);
+}
+
+class DeletedBeside : public ReconcileTest {
+ protected:
+  void SetUp() override {
+    const std::string source = root_.path() + "/source";
+    std::filesystem::create_directory(source);
+    std::ofstream(source + "/config.json") << "{}";
+    ImportRequest request;
+    request.source = source;
+    request.target.ref = {"m", "main", std::nullopt};
+    request.checkpoint.allow_empty = true;
+    const auto folder = parts_.open_source(source, false);
+    record_ = run_import(context_, request, **folder, silent_, cancel_).value().record;
+    ASSERT_TRUE(cold().put_deleting(group(), "stray").ok());
+  }
+  tiers::Tier& cold() { return *parts_.cold; }
+  std::string group() const { return attempt_of(record_).group; }
+  Status erase(std::optional<std::int64_t> wait_ms = std::nullopt) {
+    DeleteRequest request;
+    request.target = selector_of(record_.identity);
+    request.wait_ms = wait_ms;
+    return run_delete(context_, request, cancel_).status();
+  }
+  void expect_known_as_used() {
+    const auto bytes = cold().read_deleting(group());
+    ASSERT_TRUE(bytes.ok()) << bytes.status().to_string();
+    const auto marked = catalog::decode_deleting(*bytes);
+    ASSERT_TRUE(marked.ok()) << marked.status().to_string();
+    EXPECT_EQ(marked->identity, record_.identity);
+  }
+
+  metadata::RevisionRecord record_;
+};
+
+TEST_F(DeletedBeside, AMarkerThatALateReconcileTookComesBack) {
+  runtime_.at_point = [&](std::string_view point) {
+    if (point != "reconcile.after_stray_marker") return;
+    runtime_.at_point = nullptr;
+    // As if the delete had found the stray one, and ended before it was taken.
+    ASSERT_TRUE(erase().ok());
+    ASSERT_TRUE(cold().remove_deleting(group()).ok());
+  };
+  EXPECT_TRUE(reconcile().failed.empty());
+  EXPECT_EQ(now(record_.identity), Availability::kDeleted);
+  expect_known_as_used();
+}
+
+TEST_F(DeletedBeside, AMarkerThatWentBeforeTheTombstoneComesBack) {
+  runtime_.at_point = [&](std::string_view point) {
+    if (point != "delete.after_objects") return;
+    runtime_.at_point = nullptr;
+    ASSERT_TRUE(cold().remove_deleting(group()).ok());
+  };
+  EXPECT_TRUE(erase().ok());
+  EXPECT_EQ(now(record_.identity), Availability::kDeleted);
+  expect_known_as_used();
+}
+
+TEST_F(DeletedBeside, ADrainPutsItsMarkerOnceAndThenOnlyAsks) {
+  metadata::AcquireLease lease;
+  lease.identity = record_.identity;
+  lease.holder = "reader";
+  lease.nonce = runtime_.random_hex(16);
+  lease.ttl_ms = 10'000;
+  lease.process = runtime_.self();
+  ASSERT_TRUE(catalog_.acquire_lease(lease).ok());
+  int waits = 0;
+  int markers = 0;
+  runtime_.at_point = [&](std::string_view point) {
+    waits += point == "delete.waiting" ? 1 : 0;
+    markers += point == "delete.after_marker" ? 1 : 0;
+  };
+  EXPECT_TRUE(erase(60'000).ok());
+  EXPECT_GE(waits, 10);
+  EXPECT_EQ(markers, 2) << "before the first look, and with the removal";
 }
 
 }  // namespace

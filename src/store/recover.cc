@@ -25,6 +25,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/list_folder.h"
 #include "base/log.h"
 #include "base/sync_folder.h"
 #include "base/unique_fd.h"
@@ -191,10 +192,10 @@ class Recovery {
     if (is_there(paths_.catalog)) return std::nullopt;
     std::optional<std::string> newest;
     std::error_code error;
-    for (const fs::directory_entry& entry : fs::directory_iterator(paths_.store, error)) {
-      const std::string name = entry.path().filename().native();
+    for (const fs::path& entry : list_folder(paths_.store, error)) {
+      const std::string name = entry.filename().native();
       if (!name.starts_with("catalog.") || !name.ends_with(".aside")) continue;
-      const std::string path = entry.path().native();
+      const std::string& path = entry.native();
       const bool room = std::ranges::none_of(kSuffixes, [&](std::string_view suffix) {
         return !suffix.empty() && is_there(paths_.catalog + std::string(suffix)) &&
                is_there(path + std::string(suffix));
@@ -221,14 +222,19 @@ class Recovery {
     bool any = false;
     for (const std::string_view suffix : kSuffixes) any = any || is_there(paths_.catalog + std::string(suffix));
     if (!any) return {};
-    report_.moved_to = aside_name();
+    const std::string aside = aside_name();
+    // What joins a database that a killed recovery moved is a part of it; a WAL alone is no catalog.
+    if (is_there(paths_.catalog) || is_there(aside)) report_.moved_to = aside;
     for (const std::string_view suffix : kSuffixes) {
       const std::string from = paths_.catalog + std::string(suffix);
       if (const int fault = runtime_.point("recover.move_aside"); fault != 0)
         return errno_status(fault, "rename", from);
-      if (std::rename(from.c_str(), (report_.moved_to + std::string(suffix)).c_str()) != 0 && errno != ENOENT) {
+      if (std::rename(from.c_str(), (aside + std::string(suffix)).c_str()) != 0 && errno != ENOENT) {
         return errno_status(errno, "rename", from);
       }
+    }
+    if (report_.moved_to.empty()) {
+      log_info("what was left of a catalog without its database is now {}", printable(aside + "-wal"));
     }
     return sync_folder(paths_.store);
   }

@@ -19,6 +19,8 @@ namespace {
 constexpr int kPassesMax = 5;
 constexpr std::size_t kHoldersNamedMax = 5;
 
+}  // namespace
+
 Status check_no_lease(Context& context, const metadata::RevisionRecord& record) {
   const auto live = [](const catalog::Catalog::LeaseRow& row) { return row.left_ms > 0; };
   std::vector<catalog::Catalog::LeaseRow> leases;
@@ -47,8 +49,12 @@ Status check_no_lease(Context& context, const metadata::RevisionRecord& record) 
           fmt::format("{} is DELETING and has {} live lease{} ({}), the nearest expiry in {}",
                       formats::format_ref(record.identity), leases.size(), leases.size() == 1 ? "" : "s", names,
                       format_age(nearest_ms)),
-          "it stays DELETING and gets no new lease; a later `steelyard delete` or `steelyard reconcile` ends it"};
+          fmt::format("it stays DELETING and gets no new lease; a later `steelyard delete {}` or `steelyard reconcile` "
+                      "ends it",
+                      formats::format_ref(record.identity))};
 }
+
+namespace {
 
 /// The attempts of the group in which something of ours is left.
 Result<std::vector<std::uint32_t>> attempts_left(tiers::Tier& cold, const std::string& group) {
@@ -106,8 +112,10 @@ Result<std::optional<metadata::RevisionRecord>> remove_and_finish(Context& conte
   SY_RETURN_IF_ERROR(remove_objects(context, group).annotate("removing", formats::format_ref(record.identity)));
   SY_RETURN_IF_ERROR(remove_hot(context, group).annotate("removing from memory", formats::format_ref(record.identity)));
   SY_POINT(context.runtime, "delete.after_objects");
-  // On a full disk the marker is empty until the objects have made room for it.
-  if (const auto marker = context.cold.read_deleting(group); marker.ok() && marker->empty()) {
+  // On a full disk the marker is empty until the objects have made room for it; and a late reconcile, which saw a stray
+  // one beside the published record, may have taken it away.
+  const auto marker = context.cold.read_deleting(group);
+  if (marker.code() == Code::kNotFound || (marker.ok() && marker->empty())) {
     SY_RETURN_IF_ERROR(context.cold.put_deleting(group, catalog::encode_deleting(record)));
   }
   SY_ASSIGN_OR_RETURN(auto tombstone,

@@ -6,7 +6,7 @@
 //   2. No lease lives: expired ones are ended in the log, so that no later clock finds them alive.
 //   3. Every attempt goes: its `committed` marker, the payloads, the manifest.
 //   4. What lies in the memory tier that is mounted here goes too. A listing shows that nothing is left. A marker for
-//   whose bytes there was no room gets them.
+//   whose bytes there was no room gets them, one that went comes back.
 //   5. The record becomes DELETED.
 //
 // Killed anywhere, the revision is DELETING, and whoever calls this again does again what is not done. The marker stays
@@ -23,8 +23,11 @@ Status check_not_published_elsewhere(tiers::Tier& cold, const metadata::Revision
 /// The same for one that may not have a record yet; names what there is to do, too.
 Status check_not_published_elsewhere(tiers::Tier& cold, const metadata::Identity& identity);
 
-/// The tombstone; absent when it was compacted since. BUSY while a lease lives, naming holders and the nearest expiry;
-/// nothing is removed then. `record` is DELETING; one that became DELETED meanwhile is success.
+/// BUSY while a lease of the DELETING `record` lives, naming holders and the nearest expiry; expired ones are ended.
+Status check_no_lease(Context& context, const metadata::RevisionRecord& record);
+
+/// The tombstone; absent when it was compacted since. BUSY as check_no_lease() says it; nothing is removed then, and
+/// the marker lies there. `record` is DELETING; one that became DELETED meanwhile is success.
 Result<std::optional<metadata::RevisionRecord>> finish_removal(Context& context,
                                                                const metadata::RevisionRecord& record);
 

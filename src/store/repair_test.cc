@@ -16,6 +16,7 @@
 #include "store/import.h"
 #include "store/manifest_file.h"
 #include "store/materialize.h"
+#include "store/open_revision.h"
 #include "store/open_store.h"
 #include "store/rebuild.h"
 #include "store/verify.h"
@@ -127,6 +128,32 @@ TEST_F(RepairTest, FindingsAddUpAndAreTakenBack) {
   EXPECT_EQ(recorded->damage.objects, std::vector<std::string>{key(3)});
   recorded = record_findings(context_, *recorded, {.damaged = {}, .whole = {key(3)}}, stop_);
   EXPECT_EQ(recorded->availability, Availability::kReady);
+}
+
+TEST_F(RepairTest, AnOpenRevisionReportsAnObjectOnce) {
+  // The object on the way to a repair is judged again, whole, where the record has moved: once is enough.
+  for (const std::uint32_t object : {3U, 4U}) {
+    ASSERT_TRUE(context_.cold.remove(payload_of(attempt_of(record_), object)).ok());
+  }
+  Selector selector;
+  selector.ref = {"m", "main", 1};
+  const auto opened = OpenRevision::open(context_, selector, {}, std::make_shared<BufferPool>(runtime_, kMiB, 1));
+  ASSERT_TRUE(opened.ok()) << opened.status().to_string();
+  std::string bytes(kMiB, '\0');
+  const auto opened_files = [&](std::uint64_t object) {
+    const std::uint64_t before = runtime_.passes("tier.open_read");
+    const Status status =
+        (*opened)->read_file((*opened)->manifest()->files[0], object * kMiB, std::as_writable_bytes(std::span(bytes)));
+    EXPECT_EQ(status.code(), Code::kCorrupt) << status.to_string();
+    return runtime_.passes("tier.open_read") - before;
+  };
+  opened_files(3);
+  EXPECT_EQ(now().damage.objects, std::vector<std::string>{key(3)});
+  const std::uint64_t with_report = opened_files(4);
+  EXPECT_EQ(now().damage.objects, (std::vector<std::string>{key(3), key(4)}));
+  const std::uint64_t generation = now().metadata_generation;
+  for (const std::uint64_t object : {3U, 4U}) EXPECT_LT(opened_files(object), with_report);
+  EXPECT_EQ(now().metadata_generation, generation);
 }
 
 TEST_F(RepairTest, AMarkerOfToday) {

@@ -14,6 +14,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/list_folder.h"
+
 namespace steelyard::store {
 namespace {
 
@@ -82,12 +84,7 @@ void remove_tree(int parent, const std::string& name, int depth) {
 }  // namespace
 
 ScratchFolder::ScratchFolder(Runtime& runtime, std::string parent, std::string_view prefix)
-    : runtime_(runtime),
-      parent_(std::move(parent)),
-      prefix_(prefix),
-      name_(prefix_ + runtime.random_hex(kNameBytes)),
-      folder_((fs::path(parent_) / name_).native()),
-      path_((fs::path(folder_) / kInside).native()) {}
+    : runtime_(runtime), parent_(std::move(parent)), prefix_(prefix) {}
 
 ScratchFolder::~ScratchFolder() {
   if (lock_.valid()) remove(name_);
@@ -95,19 +92,33 @@ ScratchFolder::~ScratchFolder() {
 
 Status ScratchFolder::make() {
   for (int tries = 1;; ++tries) {
-    if (mkdir(folder_.c_str(), 0777) != 0) return errno_status(errno, "mkdir", folder_);
-    lock_ = open_folder(folder_);
-    if (lock_.valid()) flock(lock_.get(), LOCK_EX | LOCK_NB);
-    if (lock_.valid() && mkdirat(lock_.get(), kInside, 0777) == 0) break;
-    const int error = errno;
-    lock_ = UniqueFd();
-    // Another's look for leftovers came between.
-    if (error == ENOENT && tries < kTriesMax) continue;
-    rmdir(folder_.c_str());
-    return errno_status(error, "mkdir", path_);
+    bool again = false;
+    Status made = try_make(again);
+    if (made.ok()) break;
+    if (!again || tries == kTriesMax) return made;
   }
   remove_leftovers();
   return {};
+}
+
+/// `again`: another's look for leftovers took the folder, or is about to, as nothing lay in it yet.
+Status ScratchFolder::try_make(bool& again) {
+  name_ = prefix_ + runtime_.random_hex(kNameBytes);
+  folder_ = (fs::path(parent_) / name_).native();
+  path_ = (fs::path(folder_) / kInside).native();
+  if (mkdir(folder_.c_str(), 0777) != 0) return errno_status(errno, "mkdir", folder_);
+  SY_POINT(runtime_, "scratch.after_folder");
+  UniqueFd lock = open_folder(folder_);
+  // Where locks do nothing, or are not to be had, the folder's age speaks for it.
+  const bool taken = lock.valid() && flock(lock.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  if (lock.valid() && !taken && mkdirat(lock.get(), kInside, 0777) == 0) {
+    lock_ = std::move(lock);
+    return {};
+  }
+  const int error = errno;
+  again = taken || error == ENOENT;
+  rmdir(folder_.c_str());
+  return errno_status(error, "mkdir", path_);
 }
 
 void ScratchFolder::remove(const std::string& name) const {
@@ -124,8 +135,8 @@ bool ScratchFolder::locks_work() const {
 void ScratchFolder::remove_leftovers() const {
   std::error_code error;
   std::vector<std::string> left;
-  for (const fs::directory_entry& entry : fs::directory_iterator(parent_, error)) {
-    const std::string name = entry.path().filename().native();
+  for (const fs::path& entry : list_folder(parent_, error)) {
+    const std::string name = entry.filename().native();
     if (name != name_ && is_scratch_name(name, prefix_)) left.push_back(name);
   }
   const bool locks = locks_work();

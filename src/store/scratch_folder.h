@@ -25,6 +25,7 @@ class ScratchFolder {
   const std::string& path() const { return path_; }  ///< where to try things
 
  private:
+  Status try_make(bool& again);
   void remove(const std::string& name) const;
   bool locks_work() const;
   void remove_leftovers() const;
@@ -32,9 +33,9 @@ class ScratchFolder {
   Runtime& runtime_;
   const std::string parent_;
   const std::string prefix_;
-  const std::string name_;
-  const std::string folder_;
-  const std::string path_;
+  std::string name_;
+  std::string folder_;
+  std::string path_;
   UniqueFd lock_;
 };
 

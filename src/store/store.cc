@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <iterator>
 #include <mutex>
-#include <type_traits>
 #include <utility>
 
 #include "base/log.h"
@@ -77,10 +76,9 @@ class StoreImpl final : public Store {
                       [this](std::uint64_t sequence, const std::string& bytes) {
                         return copy_snapshot(*parts_.cold, catalog_, sequence, bytes);
                       }}),
-        context_{runtime,          options_,
-                 *parts_.cold,     catalog_,
-                 observer_,        io_budget(options_.io_memory, cgroup_memory_limit()),
-                 parts_.read_only, parts_.open_hot ? &hot_ : nullptr} {}
+        context_{runtime,          options_,         *parts_.cold,
+                 catalog_,         observer_,        io_budget(options_.io_memory, cgroup_memory_limit()),
+                 parts_.read_only, parts_.ballast,   parts_.open_hot ? &hot_ : nullptr} {}
 
   bool read_only() const override { return parts_.read_only; }
   const std::string& store_id() const override { return parts_.store_id; }
@@ -191,21 +189,19 @@ class StoreImpl final : public Store {
   }
 
   Result<RemovalResult> erase(const DeleteRequest& request, const CancelFlag& cancel) override {
-    return with_ballast([&] { return run_delete(context_, request, cancel); });
+    return with_ballast(context_.ballast, [&] { return run_delete(context_, request, cancel); });
   }
 
   Result<RemovalResult> abort(const AbortRequest& request) override {
-    return with_ballast([&] { return run_abort(context_, request); });
+    return with_ballast(context_.ballast, [&] { return run_abort(context_, request); });
   }
 
   Result<ReconcileReport> reconcile(const std::optional<Selector>& selector, Observer& observer,
                                     const CancelFlag& cancel) override {
-    return with_ballast([&] { return run_reconcile(context_, selector, observer, cancel); });
+    return run_reconcile(context_, selector, observer, cancel);
   }
 
-  Result<GcReport> gc(bool dry_run, const CancelFlag& cancel) override {
-    return with_ballast([&] { return run_gc(context_, dry_run, cancel); });
-  }
+  Result<GcReport> gc(bool dry_run, const CancelFlag& cancel) override { return run_gc(context_, dry_run, cancel); }
 
   Result<metadata::Lease> acquire_lease(const Selector& selector, const std::string& holder, const std::string& nonce,
                                         std::int64_t ttl_ms, bool allow_degraded) override {
@@ -250,14 +246,6 @@ class StoreImpl final : public Store {
   }
 
  private:
-  /// What frees room may take the last of it.
-  template <typename Work>
-  std::invoke_result_t<Work> with_ballast(const Work& work) {
-    auto result = work();
-    if (result.code() == Code::kNoSpace && spend_ballast(parts_.ballast)) result = work();
-    return result;
-  }
-
   /// One for all open revisions of the store, as long as there is one.
   std::shared_ptr<BufferPool> read_memory() {
     const std::lock_guard lock(read_memory_mutex_);
@@ -287,8 +275,12 @@ class StoreImpl final : public Store {
 }  // namespace
 
 Result<std::unique_ptr<Store>> Store::open(Runtime& runtime, const StoreOptions& options, OpenMode mode) {
-  SY_ASSIGN_OR_RETURN(StoreParts parts, open_parts(runtime, options, mode));
-  return make_store(runtime, options, std::move(parts));
+  StoreOptions absolute = options;
+  const StorePaths paths = paths_of(options);
+  absolute.path = paths.store;
+  if (!options.cold_path.empty()) absolute.cold_path = paths.cold;
+  SY_ASSIGN_OR_RETURN(StoreParts parts, open_parts(runtime, absolute, mode));
+  return make_store(runtime, absolute, std::move(parts));
 }
 
 std::unique_ptr<Store> make_store(Runtime& runtime, const StoreOptions& options, StoreParts parts) {

@@ -249,7 +249,7 @@ struct GcReport {
   std::uint64_t objects = 0;      ///< stored objects freed, those that several names share once
   std::uint64_t bytes = 0;        ///< theirs
   std::uint64_t tombstones = 0;   ///< compacted into watermarks
-  std::vector<std::string> kept;  ///< what no record names and is no garbage either, a sentence each
+  std::vector<std::string> kept;  ///< what no record names and is no garbage either, with the next step
 };
 
 class Store {

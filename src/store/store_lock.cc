@@ -7,6 +7,7 @@
 #include <sys/sysmacros.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <fstream>
 #include <set>
 #include <sstream>
@@ -16,6 +17,9 @@
 
 namespace steelyard::store {
 namespace {
+
+constexpr std::int64_t kRecoveryWaitMs = 3'000;
+constexpr std::int64_t kRecoveryStepMs = 50;
 
 UniqueFd open_folder(const std::string& folder) {
   return UniqueFd(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
@@ -40,13 +44,38 @@ std::set<long> holders_of(int fd) {
   return holders;
 }
 
+std::string names_of_holders(int fd) {
+  std::string numbers;
+  for (const long pid : holders_of(fd)) numbers += fmt::format("{}{}", numbers.empty() ? "" : ", ", pid);
+  return numbers.empty() ? "a process that cannot be seen from here" : "process " + numbers;
+}
+
 }  // namespace
 
-Result<UniqueFd> share_store(const std::string& folder) {
+Result<UniqueFd> share_store(Runtime& runtime, const std::string& folder, bool may_write) {
   UniqueFd fd = open_folder(folder);
-  if (!fd.valid() || flock(fd.get(), LOCK_SH | LOCK_NB) == 0 || errno != EWOULDBLOCK) return fd;
-  return Status(Code::kBusy, fmt::format("`steelyard recover` replaces the catalog of {}", printable(folder)),
-                "run the same command again when it has ended");
+  if (!fd.valid()) {
+    if (!may_write || errno == ENOENT || errno == ENOTDIR) return fd;
+    return errno_status(errno, "open", folder);
+  }
+  // A recovery of a small store takes a moment.
+  const std::int64_t deadline = runtime.mono_ms() + kRecoveryWaitMs;
+  int error = 0;
+  for (;;) {
+    error = runtime.point("store.share");
+    if (error == 0 && flock(fd.get(), LOCK_SH | LOCK_NB) != 0) error = errno;
+    if (error == 0) return fd;
+    if (error != EWOULDBLOCK || runtime.mono_ms() >= deadline) break;
+    runtime.sleep_ms(kRecoveryStepMs);
+  }
+  if (error != EWOULDBLOCK) {
+    if (!may_write || error == ENOSYS || error == EOPNOTSUPP) return UniqueFd();
+    return errno_status(error, "lock", folder);
+  }
+  return Status(Code::kBusy,
+                fmt::format("{} is locked by {}, as `steelyard recover` does while it replaces the catalog",
+                            printable(folder), names_of_holders(fd.get())),
+                "run the same command again when it has ended; end it where it stands still");
 }
 
 Result<UniqueFd> own_store(const std::string& folder) {
@@ -54,11 +83,7 @@ Result<UniqueFd> own_store(const std::string& folder) {
   if (!fd.valid()) return errno_status(errno, "open", folder);
   if (flock(fd.get(), LOCK_EX | LOCK_NB) == 0) return fd;
   if (errno != EWOULDBLOCK) return errno_status(errno, "lock", folder);
-  std::string who;
-  for (const long pid : holders_of(fd.get())) who += fmt::format("{}{}", who.empty() ? "" : ", ", pid);
-  return Status(Code::kBusy,
-                who.empty() ? fmt::format("{} is open: a process uses it", printable(folder))
-                            : fmt::format("{} is open: process {} uses it", printable(folder), who),
+  return Status(Code::kBusy, fmt::format("{} is open: {} uses it", printable(folder), names_of_holders(fd.get())),
                 "end it, then run the same command again");
 }
 

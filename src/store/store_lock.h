@@ -4,14 +4,16 @@
 
 #include <string>
 
+#include "base/runtime.h"
 #include "base/status.h"
 #include "base/unique_fd.h"
 
 namespace steelyard::store {
 
-/// For as long as the store is open. BUSY while a recovery works. Invalid where the folder is not there or cannot be
-/// opened by this user.
-Result<UniqueFd> share_store(const std::string& folder);
+/// For as long as the store is open. Waits up to 3 seconds for a recovery, then BUSY, naming it. Invalid where the
+/// folder is not there, and where its filesystem has no locks. Where the lock cannot be had for any other reason, that
+/// is an error for who may write: a recovery would not see him. A reader goes on, with an invalid one.
+Result<UniqueFd> share_store(Runtime& runtime, const std::string& folder, bool may_write);
 
 /// For a recovery. BUSY, naming the processes that have the store open as far as they can be seen from here; this
 /// process may be one of them.

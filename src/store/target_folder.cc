@@ -13,6 +13,7 @@
 #include <system_error>
 #include <vector>
 
+#include "base/list_folder.h"
 #include "base/log.h"
 #include "base/sync_folder.h"
 #include "base/utf8.h"
@@ -56,12 +57,12 @@ bool is_still_there(const fs::path& path, const UniqueFd& fd) {
 /// Removes stagings of the same target whose maker is gone: nobody holds their lock.
 void remove_abandoned(const fs::path& folder, const std::string& prefix, const fs::path& own) {
   std::error_code error;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
-    if (entry.path() == own || !entry.path().filename().native().starts_with(prefix)) continue;
-    const UniqueFd fd = open_folder(entry.path());
+  for (const fs::path& entry : list_folder(folder, error)) {
+    if (entry == own || !entry.filename().native().starts_with(prefix)) continue;
+    const UniqueFd fd = open_folder(entry);
     if (!fd.valid() || flock(fd.get(), LOCK_EX | LOCK_NB) != 0) continue;
     std::error_code ignored;
-    fs::remove_all(entry.path(), ignored);
+    fs::remove_all(entry, ignored);
   }
 }
 
@@ -78,8 +79,7 @@ bool may_hold_sibling(const fs::path& target) {
 
 Result<std::vector<fs::path>> entries_of(const fs::path& folder) {
   std::error_code error;
-  std::vector<fs::path> entries;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) entries.push_back(entry.path());
+  std::vector<fs::path> entries = list_folder(folder, error);
   if (error) return errno_status(error.value(), "list", folder.native());
   return entries;
 }

@@ -135,6 +135,28 @@ def test_verify(steelyard, imported):
     assert document["checked_bytes"] > imported["revision"]["logical_bytes"]
 
 
+def test_verify_all_names_what_could_not_be_verified(steelyard, imported, checkpoint):
+    other = steelyard("import", make_checkpoint(checkpoint.parent / "other", shards=1, seed="other"), "other").last
+    document = steelyard("--json", "verify", "--all", code=10, env={"STEELYARD_FAULT": "EIO@tier.open_read"}).json()
+    assert [one["ref"] for one in document["revisions"]] == ["demo@main#1", other] and document["ok"] is False
+    for row in document["revisions"]:
+        check(row, {"ref": TEXT, "ok": FLAG, "code": TEXT, "error": TEXT, "hint": str})
+        assert not row["ok"] and row["code"] == "UNAVAILABLE" and "manifest" in row["error"]
+
+
+def test_verify_all(steelyard, imported, checkpoint):
+    other = steelyard("import", make_checkpoint(checkpoint.parent / "other", shards=1, seed="other"), "other").last
+    assert steelyard("verify", "--all").lines[-2:] == ["2 revisions verified", "ok"]
+    damage(steelyard, imported)
+    document = steelyard("--json", "verify", "--all", code=5).json()
+    check(document, {"schema_version": COUNT, "revisions": list, "ok": FLAG})
+    assert {one["ref"]: one["ok"] for one in document["revisions"]} == {"demo@main#1": False, other: True}
+    result = steelyard("verify", "--all", "-q", code=5)
+    assert "demo@main#1 is damaged" in result.stderr and "steelyard repair demo@main#1" in result.stderr and "ok" not in result.lines
+    assert "--all" in steelyard.error("verify", code=2)["message"]
+    steelyard.error("verify", "demo", "--all", code=2)
+
+
 def damage(steelyard, imported, at: int = 5) -> None:
     """Flips a byte of the largest stored object, under every name that it has."""
     objects = [path for path in steelyard.store.rglob("*") if path.is_file() and path.parent.name == "p"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import tempfile
@@ -220,3 +221,13 @@ def test_old_tombstones_become_the_watermark(steelyard, tmp_path):
     assert steelyard.json("delete", refs[1], "--yes") == {"schema_version": 1, "revision": None}
     steelyard.error("import", source, refs[0], code=4)
     assert steelyard("import", source, "m").last == "m@main#20"
+
+
+def test_something_else_in_the_place_of_a_folder_of_the_index(steelyard, model):
+    content = steelyard.store / "cold" / "content"
+    free = next(name for name in (f"{number:02x}" for number in range(256)) if not (content / name).exists())
+    os.mkfifo(content / free)
+    steelyard("delete", model, "--yes")
+    assert steelyard.json(*NOW)["objects"] > 0
+    steelyard("usage")
+    assert (content / free).exists()

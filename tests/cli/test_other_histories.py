@@ -109,3 +109,17 @@ def test_gc_keeps_what_a_tombstone_says_is_gone(steelyard, old, checkpoint, tmp_
     assert "which this catalog knows as deleted" in steelyard(*NOW).stderr
     put_back(steelyard, published)
     assert steelyard("verify", "m").last == "ok"
+
+
+def test_a_reconcile_over_an_older_catalog_takes_no_marker_away(steelyard, checkpoint, tmp_path):
+    """The tier is the only witness of a delete that the catalog put back does not know: its identity stays used."""
+    model = steelyard("import", checkpoint, "m").last
+    before = save(steelyard, tmp_path / "before")
+    steelyard("delete", model, "--yes")
+    put_back(steelyard, before)
+    failed = steelyard("--json", "reconcile", code=4).json()["failed"]
+    assert [one["ref"] for one in failed] == [model] and "older catalog" in failed[0]["what"], failed
+    for path in steelyard.store.glob("catalog.*"):
+        path.unlink()
+    steelyard("recover")
+    steelyard.error("import", checkpoint, model, code=4)

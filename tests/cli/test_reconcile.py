@@ -121,3 +121,17 @@ def test_each_revision_is_a_phase_of_its_own(steelyard, tmp_path):
 def test_watch_is_refused_by_name(steelyard, model):
     error = steelyard.error("reconcile", "--watch", code=2)
     assert "not available in this version" in error["message"] and "timer" in error["hint"]
+
+
+def test_what_shares_damaged_bytes_learns_of_it(steelyard, source, model):
+    """Damage that is found through one revision is damage of every one that shares the object, whatever their order."""
+    before = steelyard(*harness.import_args(source, "a")).last
+    after = steelyard(*harness.import_args(source, "z")).last
+    flip(large(objects_of(steelyard, model))[1])
+    steelyard("verify", model, code=5)
+    assert state(steelyard, before)[0] == state(steelyard, after)[0] == "READY"
+    changes = {line["ref"]: line["what"] for line in steelyard.json("reconcile")["changes"]}
+    assert set(changes) == {before, after} and all("1 missing or damaged object" in what for what in changes.values())
+    assert state(steelyard, before)[0] == state(steelyard, after)[0] == "DEGRADED"
+    steelyard("repair", model, "--source", source)
+    assert {one["availability"] for one in harness.revisions(steelyard)} == {"READY"}

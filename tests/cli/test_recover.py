@@ -259,6 +259,25 @@ def test_a_group_that_is_being_deleted_stays_used(steelyard, two, checkpoint):
     assert steelyard("import", checkpoint, "one").last == "one@main#2"
 
 
+def test_the_marker_of_a_removal_that_it_recorded_goes_in_time(steelyard, two, checkpoint):
+    """The recovered catalog has a watermark and no record of it."""
+    steelyard("delete", "one", "--yes")
+    lose_catalog(steelyard.store)
+    steelyard("recover")
+    now = ("gc", "--yes", "--gc-grace", "0s")
+    steelyard(*now)
+    left = list(steelyard.store.glob("cold/groups/*/*/deleting"))
+    assert len(left) == 1, "one copy of the catalog knows it"
+    checks = steelyard.json("doctor")["checks"]
+    assert [check for check in checks if check["state"] != "ok" and "group" in check["found"]] == [], checks
+    (told,) = [check for check in checks if left[0].parent.name in check["found"]]
+    assert told["state"] == "ok" and "second copy" in told["found"]
+    steelyard("lease", "acquire", "two", "--holder", "h")
+    steelyard(*now)
+    assert not left[0].exists(), "the next gc made the second copy"
+    assert steelyard("import", checkpoint, "one").last == "one@main#2"
+
+
 def test_killed_anywhere_it_goes_on(steelyard, two):
     points = ["recover.before_restore", "recover.after_restore", "recover.move_aside", "recover.move_aside#2",
               "recover.publish", "recover.after_publish"]  # fmt: skip
@@ -289,6 +308,17 @@ def test_a_catalog_that_was_half_moved_aside_is_moved_to_one_name(steelyard, two
     for suffix in ("", "-wal", "-shm"):
         shutil.copy(f"{aside}{suffix}", old.store / f"catalog.db{suffix}")
     assert [lease["holder"] for lease in old.json("lease", "list")["leases"]] == ["h"]
+
+
+def test_a_wal_alone_is_no_catalog(steelyard, two):
+    """It is moved out of the new one's way, and nobody is told that a catalog lies there."""
+    steelyard("lease", "acquire", "one", "--holder", "h", code=-signal.SIGKILL, env={"STEELYARD_FAULT": "kill@log.close"})
+    wal = (steelyard.store / "catalog.db-wal").read_bytes()
+    (steelyard.store / "catalog.db").unlink()
+    document = steelyard.json("recover")
+    assert document["moved_to"] is None and document["recovered"] == two
+    (moved,) = steelyard.store.glob("catalog.*.aside-wal")
+    assert moved.read_bytes() == wal and not list(steelyard.store.glob("catalog.*.aside"))
 
 
 def test_a_full_disk_keeps_the_old_catalog(steelyard, two):

@@ -28,7 +28,7 @@ def first_object(steelyard):
     return min(path for path in harness.groups_folder(steelyard.store).glob("*/*/*/p/*") if path.stat().st_size == 1 << 20)
 
 
-@pytest.mark.parametrize("point", ["gc.after_groups", "tier.remove", "tier.remove_folder", "gc.after_content"])
+@pytest.mark.parametrize("point", ["gc.after_groups", "tier.remove", "gc.after_content"])
 def test_a_gc(runner, source, tmp_path, point):
     """What it would free is wanted again meanwhile: by an import of the same content, and of the same name."""
     runner(*harness.import_args(source, "m"))

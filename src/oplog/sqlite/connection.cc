@@ -13,6 +13,9 @@
 namespace steelyard::oplog::sqlite {
 namespace {
 
+constexpr const char* kFreeSpace =
+    "free space on the store's disk and try again; `steelyard gc --gc-grace 0s` needs no room itself";
+
 /// How long a statement waits inside SQLite for a lock that another process holds for a moment (recovery, checkpoint).
 constexpr int kBusyMs = 5'000;
 
@@ -212,7 +215,7 @@ Status Connection::error(int code, std::string_view doing) const {
   if (system != 0) message.append(", ").append(std::generic_category().message(system));
   message += ")";
   if (system == ENOSPC || system == EDQUOT || system == EFBIG) {
-    return Status(Code::kNoSpace, std::move(message), "free space on the store's disk and try again");
+    return Status(Code::kNoSpace, std::move(message), kFreeSpace);
   }
   switch (primary) {
     case SQLITE_CORRUPT:
@@ -222,7 +225,7 @@ Status Connection::error(int code, std::string_view doing) const {
       return Status(Code::kCorrupt, std::move(message),
                     "restore the catalog from its newest snapshot copy (steelyard recover), or from a backup");
     case SQLITE_FULL:
-      return Status(Code::kNoSpace, std::move(message), "free space on the store's disk and try again");
+      return Status(Code::kNoSpace, std::move(message), kFreeSpace);
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
     case SQLITE_PROTOCOL:

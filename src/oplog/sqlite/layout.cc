@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "base/list_folder.h"
 #include "base/sync_folder.h"
 #include "base/unique_fd.h"
 #include "hash/xxh3.h"
@@ -50,8 +51,8 @@ std::string folder_of(const std::string& path) {
 void remove_leftovers(const std::string& path) {
   const std::string prefix = std::filesystem::path(path).filename().string() + ".new-";
   std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(folder_of(path), error)) {
-    if (entry.path().filename().string().starts_with(prefix)) std::filesystem::remove(entry.path(), error);
+  for (const std::filesystem::path& entry : list_folder(folder_of(path), error)) {
+    if (entry.filename().string().starts_with(prefix)) std::filesystem::remove(entry, error);
   }
 }
 

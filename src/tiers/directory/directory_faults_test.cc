@@ -464,10 +464,17 @@ TEST_F(StolenTemporaries, AMarkerIsWrittenAgain) {
   ASSERT_TRUE(put(payload(0), buffer.span()).ok());
   steal_at("tier.after_marker_write", 1000, 1);
   EXPECT_EQ(tier_->put_committed({group_, 1}, "record").code(), Code::kUnavailable);
-  steal_at("tier.after_marker_write", 3, 1);
-  const Status status = tier_->put_committed({group_, 1}, "record");
-  EXPECT_TRUE(status.ok()) << status.to_string();
-  EXPECT_EQ(*tier_->read_committed({group_, 1}), "record");
+  // Also between its close and its sync, which opens it by name.
+  std::uint32_t attempt = 1;
+  for (const char* point : {"tier.after_marker_write", "tier.open_flush"}) {
+    ASSERT_TRUE(put(payload(0, attempt), buffer.span()).ok());
+    steal_at(point, 3, attempt);
+    const Status status = tier_->put_committed({group_, attempt}, "record");
+    EXPECT_TRUE(status.ok()) << point << ": " << status.to_string();
+    EXPECT_LE(thefts_, 0) << point;
+    EXPECT_EQ(*tier_->read_committed({group_, attempt}), "record") << point;
+    ++attempt;
+  }
 }
 
 TEST_F(StolenTemporaries, APutSaysSo) {

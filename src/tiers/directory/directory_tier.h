@@ -121,7 +121,6 @@ class DirectoryTier : public Tier {
   Status check_payloads(const std::vector<ObjectName>& names) const;
   Status give_content(const std::string& entry_path, const ObjectName& name, bool may_be_absent,
                       std::set<std::string>& folders);
-  Result<bool> try_put_committed(const AttemptName& attempt, std::string_view bytes);
   /// A small object whose content entry waits for Flush. Equal ones of the same attempt are linked to it until then.
   struct WaitingContent {
     ObjectName name;
@@ -131,9 +130,13 @@ class DirectoryTier : public Tier {
 
   std::optional<ObjectName> waiting_equal(const AttemptName& attempt, const Digest& sha256, std::uint64_t bytes);
   Result<PutOutcome> existing(const ObjectName& name, const Digest& sha256, std::uint64_t bytes);
+  static ContentEntry content_entry(const Digest& sha256, const struct stat& there);
   Result<Digest> digest_of(const std::string& relative, std::uint64_t bytes);
   int replace_content(const std::string& from, const std::string& entry_path);
   Status add_content(const std::string& from, const Digest& sha256, std::uint64_t bytes, bool replace);
+  Status check_attempt_there(const AttemptName& attempt);
+  Result<bool> write_and_name(const std::string& folder, const std::string& path, std::string_view bytes,
+                              const std::function<int(ObjectWriter&)>& name);
   Status write_in_catalog(const std::string& path, std::string_view bytes,
                           const std::function<int(const std::string&)>& rename);
   Status name_deleting(const std::string& marker, std::string_view bytes, bool replace);

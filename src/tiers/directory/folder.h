@@ -25,6 +25,12 @@ namespace steelyard::tiers::directory {
 
 inline constexpr std::string_view kDescriptors = "/proc/self/fd/";
 
+/// When the file, or the number of its names, changed last, in milliseconds of the clock that stamps it: on a mounted
+/// volume that of another machine.
+inline std::int64_t changed_at_ms(const struct stat& there) {
+  return there.st_ctim.tv_sec * 1000 + there.st_ctim.tv_nsec / 1'000'000;
+}
+
 class Folder {
  public:
   Folder(Runtime& runtime, std::string path, UniqueFd root, bool read_only);

@@ -16,8 +16,6 @@ bool is_part_of_attempt(const std::string& name) {
   return name == "manifest" || name == "committed" || name == "p" || name == "tmp" || is_index_name(name);
 }
 
-std::int64_t milliseconds(const timespec& time) { return time.tv_sec * 1000 + time.tv_nsec / 1'000'000; }
-
 }  // namespace
 
 Result<std::vector<ObjectStat>> DirectoryTier::list_attempt(const AttemptName& attempt,
@@ -97,26 +95,29 @@ Result<std::vector<std::string>> DirectoryTier::list_groups() {
   return groups;
 }
 
+ContentEntry DirectoryTier::content_entry(const Digest& sha256, const struct stat& there) {
+  return {sha256, static_cast<std::uint64_t>(there.st_size), there.st_nlink, changed_at_ms(there), there.st_ino};
+}
+
 Result<std::vector<ContentEntry>> DirectoryTier::list_content(std::uint8_t first_byte) {
   std::vector<ContentEntry> entries;
   const std::byte first{first_byte};
   const std::string prefix = to_hex({&first, 1});
   const std::string folder = "content/" + prefix;
+  struct stat of_folder {};
+  // Something else in its place is foreign.
+  if (folder_.stat(folder, &of_folder) == 0 && !S_ISDIR(of_folder.st_mode)) return entries;
   SY_ASSIGN_OR_RETURN(const auto names, folder_.names_in(folder));
   for (const std::string& name : names) {
-    ContentEntry entry;
-    if (!name.starts_with(prefix) || !from_hex(name, entry.sha256.bytes)) continue;
+    Digest sha256;
+    if (!name.starts_with(prefix) || !from_hex(name, sha256.bytes)) continue;
     struct stat there {};
     const std::string path = folder + "/" + name;
     const int result = folder_.stat(path, &there);
     if (result == -ENOENT) continue;
     if (result < 0) return folder_.read_failure(-result, "stat", path);
     if (!S_ISREG(there.st_mode)) continue;
-    entry.bytes = static_cast<std::uint64_t>(there.st_size);
-    entry.links = there.st_nlink;
-    entry.changed_at_ms = milliseconds(there.st_ctim);
-    entry.storage = there.st_ino;
-    entries.push_back(entry);
+    entries.push_back(content_entry(sha256, there));
   }
   return entries;
 }

@@ -55,47 +55,43 @@ Result<std::string> DirectoryTier::read_small_file(const std::string& relative, 
   return read_first(relative, std::move(what), bytes);
 }
 
+Status DirectoryTier::check_attempt_there(const AttemptName& attempt) {
+  const std::string path = attempt_path(attempt);
+  struct stat there {};
+  const int result = folder_.stat(path, &there);
+  if (result == -ENOENT) {
+    return {Code::kNotFound, describe(attempt) + " is not in the tier (" + folder_.full(path) + ")"};
+  }
+  return result < 0 ? folder_.write_failure(-result, "stat", path, 0) : Status();
+}
+
 Status DirectoryTier::put_committed(const AttemptName& attempt, std::string_view bytes) {
   SY_RETURN_IF_ERROR(check(attempt));
   SY_RETURN_IF_ERROR(folder_.check_writable());
-  for (int round = 0; round < kRoundsMax; ++round) {
-    SY_ASSIGN_OR_RETURN(const bool put, try_put_committed(attempt, bytes));
-    if (put) return {};
-  }
-  return folder_.write_failure(ENOENT, "link", attempt_path(attempt) + "/committed", bytes.size());
-}
-
-/// False when the temporary file went before it got its name: somebody took it for a dead writer's.
-Result<bool> DirectoryTier::try_put_committed(const AttemptName& attempt, std::string_view bytes) {
+  SY_RETURN_IF_ERROR(check_attempt_there(attempt));
   const std::string path = attempt_path(attempt);
   const std::string marker = path + "/committed";
-  struct stat there {};
-  if (const int result = folder_.stat(path, &there); result == -ENOENT) {
-    return Status(Code::kNotFound, describe(attempt) + " is not in the tier (" + folder_.full(path) + ")");
-  } else if (result < 0) {
-    return folder_.write_failure(-result, "stat", path, bytes.size());
+  const auto link = [&](ObjectWriter& writer) {
+    int result = folder_.link("tier.marker", writer.link_from(), marker);
+    if (result == -EPERM || result == -EOPNOTSUPP) {
+      result = folder_.rename_no_replace(writer.link_from(), marker);
+      if (result == 0) writer.keep();
+    }
+    return result;
+  };
+  const auto named = write_and_name(path + "/tmp", marker, bytes, link);
+  if (!named.ok()) {
+    // Perhaps the attempt went meanwhile.
+    SY_RETURN_IF_ERROR(check_attempt_there(attempt));
+    return named.status();
   }
-  const LiveTemporary temporary(new_temporary_name());
-  SY_ASSIGN_OR_RETURN(auto writer, new_file(temporary_path(attempt, temporary.name()), bytes.size(), {path + "/tmp"}));
-  SY_RETURN_IF_ERROR(write_synced(*writer, bytes));
-  SY_POINT(folder_.runtime(), "tier.after_marker_write");
-  int result = folder_.link("tier.marker", writer->link_from(), marker);
-  if (result == -EPERM || result == -EOPNOTSUPP) {
-    result = folder_.rename_no_replace(writer->link_from(), marker);
-    if (result == 0) writer->keep();
-  }
-  if (result == -ENOENT) return false;
-  if (result == -EEXIST) {
+  if (!*named) {
     SY_ASSIGN_OR_RETURN(const std::string found, read_committed(attempt));
     if (found != bytes) {
-      return Status(Code::kConflict,
-                    describe(attempt) + " has another `committed` marker (" + folder_.full(marker) + ")");
+      return {Code::kConflict, describe(attempt) + " has another `committed` marker (" + folder_.full(marker) + ")"};
     }
-  } else if (result < 0) {
-    return folder_.write_failure(-result, "link", marker, bytes.size());
   }
-  SY_RETURN_IF_ERROR(sync_all({{path, true}}));
-  return true;
+  return sync_all({{path, true}});
 }
 
 Result<std::string> DirectoryTier::read_committed(const AttemptName& attempt) {
@@ -107,26 +103,22 @@ Result<std::string> DirectoryTier::read_committed(const AttemptName& attempt) {
 Status DirectoryTier::replace_committed(const AttemptName& attempt, std::string_view bytes) {
   SY_RETURN_IF_ERROR(check(attempt));
   SY_RETURN_IF_ERROR(folder_.check_writable());
+  SY_RETURN_IF_ERROR(check_attempt_there(attempt));
   const std::string path = attempt_path(attempt);
   const std::string marker = path + "/committed";
-  struct stat there {};
-  if (const int result = folder_.stat(path, &there); result == -ENOENT) {
-    return {Code::kNotFound, describe(attempt) + " is not in the tier (" + folder_.full(path) + ")"};
-  } else if (result < 0) {
-    return folder_.write_failure(-result, "stat", path, bytes.size());
-  }
   SY_RETURN_IF_ERROR(write_in_catalog(
       marker, bytes, [&](const std::string& temporary) { return folder_.rename("tier.rename", temporary, marker); }));
   return sync_all({{path, true}});
 }
 
-/// Writes the bytes under a temporary name in `catalog/tmp`, synced, and gives them `path` by `rename`, which answers 0
-/// or an errno, negative. A file that has the name already stays where `rename` says EEXIST.
-Status DirectoryTier::write_in_catalog(const std::string& path, std::string_view bytes,
-                                       const std::function<int(const std::string&)>& rename) {
+/// Writes the bytes under a temporary name in `folder`, synced, and gives them `path` by `name`, which answers 0 or an
+/// errno, negative. False where a file has the name already and `name` says EEXIST: it stays. Done again when somebody
+/// takes the temporary file for one of a killed writer.
+Result<bool> DirectoryTier::write_and_name(const std::string& folder, const std::string& path, std::string_view bytes,
+                                           const std::function<int(ObjectWriter&)>& name) {
   for (int round = 1;; ++round) {
     const LiveTemporary temporary(new_temporary_name());
-    SY_ASSIGN_OR_RETURN(auto writer, new_file("catalog/tmp/" + temporary.name(), bytes.size(), {"catalog/tmp"}));
+    SY_ASSIGN_OR_RETURN(auto writer, new_file(folder + "/" + temporary.name(), bytes.size(), {folder}));
     if (Status written = write_synced(*writer, bytes); !written.ok()) {
       struct stat there {};
       const bool taken = folder_.stat(writer->link_from(), &there) == -ENOENT;
@@ -134,13 +126,22 @@ Status DirectoryTier::write_in_catalog(const std::string& path, std::string_view
       return written;
     }
     SY_POINT(folder_.runtime(), "tier.after_marker_write");
-    const int result = rename(writer->link_from());
-    if (result == 0) writer->keep();
-    if (result == 0 || result == -EEXIST) return {};
-    // A gc that came meanwhile took the temporary for one of a killed writer.
+    const int result = name(*writer);
+    if (result == 0 || result == -EEXIST) return result == 0;
     if (result == -ENOENT && round < kRoundsMax) continue;
-    return folder_.write_failure(-result, "rename", path, bytes.size());
+    return folder_.write_failure(-result, "name", path, bytes.size());
   }
+}
+
+/// The same in `catalog/tmp`, by a rename.
+Status DirectoryTier::write_in_catalog(const std::string& path, std::string_view bytes,
+                                       const std::function<int(const std::string&)>& rename) {
+  const auto renamed = [&](ObjectWriter& writer) {
+    const int result = rename(writer.link_from());
+    if (result == 0) writer.keep();
+    return result;
+  };
+  return write_and_name("catalog/tmp", path, bytes, renamed).status();
 }
 
 /// The marker under its name, whole; one that is there stays unless it is to be replaced.

@@ -33,8 +33,6 @@ bool is_absent(int result) { return result == -ENOENT || result == -ENOTDIR; }
 /// A foreign file keeps its folder.
 bool is_kept(int result) { return result == -ENOTEMPTY || result == -EEXIST; }
 
-std::int64_t milliseconds(const timespec& time) { return time.tv_sec * 1000 + time.tv_nsec / 1'000'000; }
-
 }  // namespace
 
 Status DirectoryTier::remove_file(const std::string& relative) {
@@ -121,7 +119,7 @@ Status DirectoryTier::remove_temporaries(const AttemptName& attempt, std::int64_
   if (result == 0) result = folder_.stat(folder, &there);
   if (is_absent(result)) return {};
   if (result < 0) return folder_.write_failure(-result, "touch", folder, 0);
-  const std::int64_t now_ms = milliseconds(there.st_ctim);
+  const std::int64_t now_ms = changed_at_ms(there);
   FirstFailure failure;
   for (const std::string& name : names) {
     const std::string path = folder + "/" + name;
@@ -129,7 +127,7 @@ Status DirectoryTier::remove_temporaries(const AttemptName& attempt, std::int64_
     if (is_absent(result)) continue;
     if (result < 0) {
       failure.note(folder_.read_failure(-result, "stat", path));
-    } else if (now_ms - milliseconds(there.st_ctim) >= idle_ms) {
+    } else if (now_ms - changed_at_ms(there) >= idle_ms) {
       failure.note(remove_file(path));
     }
   }
@@ -148,8 +146,7 @@ Status DirectoryTier::remove_catalog_temporaries(std::int64_t changed_before_ms)
       const std::string path = folder + "/" + name;
       if (LiveTemporary::is_live(name) || folder_.stat(path, &there) != 0) continue;
       // Of a content entry on its way to its name, only that it was linked is new.
-      const std::int64_t changed_ms = there.st_ctim.tv_sec * 1000 + there.st_ctim.tv_nsec / 1'000'000;
-      if (changed_ms < changed_before_ms) failure.note(remove_file(path));
+      if (changed_at_ms(there) < changed_before_ms) failure.note(remove_file(path));
     }
   };
   remove_old("catalog/tmp", "");

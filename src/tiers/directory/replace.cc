@@ -73,13 +73,7 @@ Result<ContentEntry> DirectoryTier::stat_content(const Digest& sha256) {
   }
   if (result < 0) return folder_.read_failure(-result, "stat", path);
   if (!S_ISREG(there.st_mode)) return Status(Code::kCorrupt, folder_.full(path) + " is not a regular file");
-  ContentEntry entry;
-  entry.sha256 = sha256;
-  entry.bytes = static_cast<std::uint64_t>(there.st_size);
-  entry.links = there.st_nlink;
-  entry.changed_at_ms = there.st_ctim.tv_sec * 1000 + there.st_ctim.tv_nsec / 1'000'000;
-  entry.storage = there.st_ino;
-  return entry;
+  return content_entry(sha256, there);
 }
 
 Result<std::unique_ptr<PendingRead>> DirectoryTier::start_read_content(const Digest& sha256,
