@@ -181,7 +181,9 @@ Result<metadata::RevisionRecord> record_findings(Context& context, metadata::Rev
       context.runtime.sleep_ms(kPauseMs);
       continue;
     }
-    if (reconciled.code() != Code::kStaleGeneration || moves++ == 8) return reconciled;
+    // NOT_READY: a delete began, which is a move like any other.
+    const bool moved = reconciled.code() == Code::kStaleGeneration || reconciled.code() == Code::kNotReady;
+    if (!moved || moves++ == 8) return reconciled;
     SY_ASSIGN_OR_RETURN(record, context.catalog.get_weight_revision(record.identity));
     std::set<std::string> in_doubt(now.damaged.begin(), now.damaged.end());
     in_doubt.insert(now.whole.begin(), now.whole.end());
