@@ -176,7 +176,7 @@ Result<metadata::RevisionRecord> record_findings(Context& context, metadata::Rev
       context.runtime.sleep_ms(kPauseMs);
       continue;
     }
-    // NOT_READY: it is being deleted by now.
+    // NOT_READY: a delete began, which is a move like any other.
     const bool moved = reconciled.code() == Code::kStaleGeneration || reconciled.code() == Code::kNotReady;
     if (!moved || moves++ == 8) return reconciled;
     SY_ASSIGN_OR_RETURN(record, context.catalog.get_weight_revision(record.identity));

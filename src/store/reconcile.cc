@@ -45,8 +45,8 @@ class Reconciliation {
       if (cancel_.load()) return cancelled("reconcile");
       Status status = look_at(record);
       if (status.ok() || is_cancelled(status)) return status;
-      if (status.code() == Code::kStaleGeneration || status.code() == Code::kNotFound) {
-        // Somebody else changed it meanwhile, or ended and compacted it.
+      if (status.code() != Code::kBusy) {
+        // Whatever was said of a record that somebody changed meanwhile, or ended and compacted, is of another one.
         auto now = context_.catalog.get_weight_revision(record.identity);
         if (now.code() == Code::kNotFound) return {};
         const bool moved = now.ok() && now->metadata_generation != record.metadata_generation;
@@ -167,6 +167,10 @@ class Reconciliation {
       SY_ASSIGN_OR_RETURN(record, context_.catalog.get_weight_revision(record.identity));
     }
     SY_ASSIGN_OR_RETURN(const RevisionRecord after, observe(record));
+    // A delete began meanwhile.
+    if (after.availability != Availability::kReady && after.availability != Availability::kDegraded) {
+      return look_at(after);
+    }
     if (after.residency != record.residency && after.residency != metadata::Residency::kAbsent &&
         record.residency != metadata::Residency::kAbsent) {
       changed(record, fmt::format("{}: {} of {} objects are in memory", metadata::name_of(after.residency),

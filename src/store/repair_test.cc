@@ -19,6 +19,7 @@
 #include "store/open_revision.h"
 #include "store/open_store.h"
 #include "store/rebuild.h"
+#include "store/resolve.h"
 #include "store/verify.h"
 #include "tiers/directory/test_folder.h"
 
@@ -113,6 +114,16 @@ class RepairTest : public testing::Test {
   metadata::RevisionRecord record_;
   formats::StoredManifest manifest_;
 };
+
+TEST_F(RepairTest, FindingsOfWhatWasDeletedMeanwhileAreOfNoUse) {
+  // The look at it found its objects gone: a delete had taken them.
+  DeleteRequest request;
+  request.target = selector_of(record_.identity);
+  ASSERT_TRUE(run_delete(context_, request, cancel_).ok());
+  const auto recorded = record_findings(context_, record_, {.damaged = {key(3)}}, stop_);
+  ASSERT_TRUE(recorded.ok()) << recorded.status().to_string();
+  EXPECT_EQ(recorded->availability, Availability::kDeleted);
+}
 
 TEST_F(RepairTest, FindingsAddUpAndAreTakenBack) {
   auto recorded = record_findings(context_, record_, {.damaged = {key(3)}}, stop_);

@@ -39,7 +39,7 @@ class ResidencyTest : public testing::Test {
     catalog_.emplace(runtime_, *parts_.log, *observer_, catalog::CatalogOptions{});
     hot_.emplace(parts_.open_hot);
     context_.emplace(
-        Context{runtime_, options_, *parts_.cold, *catalog_, *observer_, options_.io_memory, false, &*hot_});
+        Context{runtime_, options_, *parts_.cold, *catalog_, *observer_, options_.io_memory, false, {}, &*hot_});
     fs::create_directories(root_.path() + "/src");
     data_.resize(kObjects * kMiB);
     for (std::size_t i = 0; i < data_.size(); ++i) data_[i] = static_cast<char>(i / 1000 * 7 + i / kMiB);
