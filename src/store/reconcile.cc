@@ -157,8 +157,7 @@ class Reconciliation {
       // One that was given a source before waits for it.
       if (!done) report_.waiting.push_back({formats::format_ref(record.identity), std::move(repaired)});
     }
-    if (record.operation && record.operation->kind == metadata::OperationKind::kRehydrating &&
-        context_.hot != nullptr) {
+    if (record.operation && record.operation->kind == metadata::OperationKind::kRehydrating && works_here(record)) {
       PhaseOfRevision observer(observer_, formats::format_ref(record.identity));
       ResidencyRequest request;
       request.target = selector_of(record.identity);
@@ -183,6 +182,26 @@ class Reconciliation {
                                         after.damage.count, after.damage.count == 1 ? "" : "s"));
     }
     return {};
+  }
+
+  /// Whether this process can go on with the rehydration: one in a memory of this boot that is not mounted here may be
+  /// what another container waits for.
+  bool works_here(const RevisionRecord& record) {
+    if (context_.hot == nullptr) return false;
+    const metadata::Operation& operation = *record.operation;
+    if (operation.hot_boot_id != context_.runtime.epoch()) return true;
+    const auto tier = mounted_hot(context_);
+    const auto instance = tier == nullptr ? Result<std::string>(std::string()) : tier->instance();
+    if (instance.ok() && *instance == operation.hot_instance) return true;
+    const std::string ref = formats::format_ref(record.identity);
+    report_.waiting.push_back(
+        {ref, Status(Code::kBusy,
+                     fmt::format("{} is being brought into memory instance {}, which is not mounted here", ref,
+                                 operation.hot_instance),
+                     fmt::format("`steelyard rehydrate {}` brings it into the memory here when nobody runs that any "
+                                 "more, `steelyard operation cancel {}` ends it",
+                                 ref, operation.operation_id))});
+    return false;
   }
 
   /// It makes a recovery complete; without it nothing else is wrong.

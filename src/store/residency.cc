@@ -50,10 +50,11 @@ class Rehydration {
     SY_RETURN_IF_ERROR(check_expected());
     const Selector same = selector_of(record_.identity);
     for (int tries = 1;;) {
+      moved_ = false;
       Result<ResidencyResult> done = run_on_record();
-      if (done.ok() || !token_.token.empty()) return done;
+      if (done.ok() || (!token_.token.empty() && !moved_)) return done;
       const bool busy = done.code() == Code::kBusy && request_.wait;
-      const bool moved = done.code() == Code::kStaleGeneration && !request_.expected_generation;
+      const bool moved = (done.code() == Code::kStaleGeneration || moved_) && !request_.expected_generation;
       if (!busy && !moved) return done;
       SY_RETURN_IF_ERROR(stop_.status("the rehydration"));
       SY_ASSIGN_OR_RETURN(record_, resolve(context_.catalog, same, Purpose::kReadDegraded));
@@ -78,14 +79,27 @@ class Rehydration {
       SY_ASSIGN_OR_RETURN(result_.record, record_findings(context_, record_, {}, stop_));
       return std::move(result_);
     }
+    if (!record_.operation) SY_RETURN_IF_ERROR(check_room());
     SY_RETURN_IF_ERROR(start());
     SY_POINT(context_.runtime, "rehydrate.after_start");
-    if (!request_.wait) return std::move(result_);
+    if (token_.token.empty()) return std::move(result_);
     return bring();
+  }
+
+  /// Nothing is started that cannot fit. Where there is no room because another process has begun to bring the same,
+  /// that is waited for.
+  Status check_room() {
+    Status room = tier_->check_fits(missing_bytes());
+    if (room.code() != Code::kNoSpace) return room;
+    const auto now = context_.catalog.get_weight_revision(record_.identity);
+    moved_ = now.ok() && now->metadata_generation != record_.metadata_generation;
+    return std::move(room).annotate("rehydrating", ref());
   }
 
   std::uint64_t missing_bytes() const { return record_.summary.logical_bytes - hot_.bytes; }
   std::string ref() const { return formats::format_ref(record_.identity); }
+
+  bool is_of_another_instance() const { return record_.operation->hot_instance != hot_.instance; }
 
   bool is_rehydrating() const { return record_.operation && record_.operation->kind == OperationKind::kRehydrating; }
 
@@ -115,7 +129,7 @@ class Rehydration {
                 "wait for it, or end it: steelyard operation cancel " + record_.operation->operation_id};
       }
       token_.operation_id = record_.operation->operation_id;
-      if (!request_.wait) return remember(record_);
+      if (!request_.wait && !is_of_another_instance()) return remember(record_);
       metadata::TakeOperation command;
       command.identity = record_.identity;
       command.operation_id = token_.operation_id;
@@ -176,7 +190,12 @@ class Rehydration {
     } else if (can_never_go_on(status)) {
       tier_->remove_attempt(made_here()).ignore("the next gc frees it");
       auto ended = keeper.end(OperationState::kFailed, kept(status), observation());
-      if (!ended.ok()) keeper.set_message(kept(status));
+      if (!ended.ok()) {
+        keeper.set_message(kept(status));
+      } else if (of_another_instance_) {
+        moved_ = true;
+        token_ = {};
+      }
       return status;
     }
     keeper.set_message(kept(status));
@@ -204,10 +223,12 @@ class Rehydration {
   }
 
   Status bring_objects(RunnerKeeper& keeper) {
-    of_another_instance_ = record_.operation->hot_instance != hot_.instance;
+    of_another_instance_ = is_of_another_instance();
     if (of_another_instance_) {
-      return {Code::kUnavailable, "the memory in which the operation worked is gone: instance " +
-                                      record_.operation->hot_instance + ", this one is " + hot_.instance};
+      return {Code::kUnavailable,
+              fmt::format("nobody ran it, and it worked in memory instance {}, which is not mounted here; this one is {}",
+                          record_.operation->hot_instance, hot_.instance),
+              "run the same command again: it starts another operation"};
     }
     SY_ASSIGN_OR_RETURN(const auto space, tier_->reserve(token_.operation_id, missing_bytes()));
     const std::uint64_t memory_bytes = std::clamp(context_.io_budget, tiers::kFillBytesMin, tiers::kFillBytes);
@@ -272,6 +293,7 @@ class Rehydration {
   HotReplicas hot_;
   metadata::RunnerToken token_;
   bool of_another_instance_ = false;
+  bool moved_ = false;  ///< the record is another by now, so that what stood in the way may not do so any more
   ResidencyResult result_;
 };
 

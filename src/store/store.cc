@@ -133,6 +133,7 @@ class StoreImpl final : public Store {
       ++inspection.cold_objects;
       inspection.cold_bytes += member.bytes;
     }
+    look_at_memory(inspection);
     return inspection;
   }
 
@@ -255,6 +256,19 @@ class StoreImpl final : public Store {
       read_memory_ = memory;
     }
     return memory;
+  }
+
+  void look_at_memory(Inspection& inspection) {
+    HotReplicas found;
+    if (inspection.manifest) {
+      auto looked = find_hot(context_, inspection.record, *inspection.manifest);
+      if (looked.ok()) found = std::move(looked).value();
+      if (!looked.ok()) log_warning("what lies in memory is not known: {}", looked.status().message());
+    }
+    inspection.hot_objects = found.members;
+    inspection.hot_bytes = found.bytes;
+    inspection.hot_elsewhere =
+        !inspection.record.hot_instance.empty() && inspection.record.hot_instance != found.instance;
   }
 
   void note_bad_manifest(const metadata::RevisionRecord& record) {

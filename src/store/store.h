@@ -115,6 +115,9 @@ struct Inspection {
   std::vector<catalog::Catalog::LeaseRow> leases;
   std::uint64_t cold_objects = 0;  ///< counts the manifest
   std::uint64_t cold_bytes = 0;
+  std::uint64_t hot_objects = 0;  ///< payload objects in the memory that is mounted here
+  std::uint64_t hot_bytes = 0;
+  bool hot_elsewhere = false;  ///< the record names a memory that is not mounted here
   bool read_only = false;
 };
 

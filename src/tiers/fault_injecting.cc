@@ -318,6 +318,10 @@ class FaultInjectingTier final : public Tier {
     SY_RETURN_IF_ERROR(faults_.before("reserve", true));
     return inner_->reserve(operation, bytes);
   }
+  Status check_fits(std::uint64_t bytes) override {
+    SY_RETURN_IF_ERROR(faults_.before("check_fits", false));
+    return inner_->check_fits(bytes);
+  }
   std::vector<std::string> facts() override { return inner_->facts(); }
 
  private:

@@ -104,6 +104,7 @@ struct TierUsage {
   std::uint64_t bytes = 0;  ///< of objects, shared ones once
   std::uint64_t free_bytes = 0;
   std::uint64_t capacity_bytes = 0;
+  std::uint64_t claimed_bytes = 0;   ///< reserved by operations under way, and no object's yet
   std::uint64_t private_copies = 0;  ///< objects that could not be shared (EMLINK, EPERM, ENOTSUP, EXDEV)
 };
 
@@ -311,6 +312,8 @@ class Tier {
   /// the container's --shm-size, the memory limit of the cgroup. INVALID_ARGUMENT unless Traits::per_operation, and for
   /// an operation that has a reservation in this process.
   virtual Result<std::unique_ptr<Reservation>> reserve(const std::string& operation, std::uint64_t bytes);
+  /// The NO_SPACE of a reserve() of so many bytes, were it made now. A look: takes nothing, and promises nothing.
+  virtual Status check_fits(std::uint64_t bytes);
   /// What this tier had to do without here (io_uring, direct I/O, shared copies), a sentence each; for `doctor`. Grows
   /// as the tier finds out.
   virtual std::vector<std::string> facts() { return {}; }
