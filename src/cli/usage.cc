@@ -41,11 +41,11 @@ void print_tables(Invocation& call, const UsageReport& report) {
     call.out().write(revisions.render(terminal()));
     call.out().line("");
   }
-  Table tiers({{"TIER"}, {"USED", true}, {"FREE", true}, {"CAPACITY", true}, {"CLAIMED", true}, {"PRIVATE COPIES", true}});
+  Table tiers(
+      {{"TIER"}, {"USED", true}, {"FREE", true}, {"CAPACITY", true}, {"CLAIMED", true}, {"PRIVATE COPIES", true}});
   for (const auto& [name, tier] : report.tiers) {
     tiers.add({name, format_size(tier.bytes), format_size(tier.free_bytes), format_size(tier.capacity_bytes),
-               format_size(tier.claimed_bytes),
-               std::to_string(tier.private_copies)});
+               format_size(tier.claimed_bytes), std::to_string(tier.private_copies)});
   }
   call.out().write(tiers.render(terminal()));
 }

@@ -144,19 +144,7 @@ class Reconciliation {
     SY_RETURN_IF_ERROR(context_.catalog.reap_leases(record.identity).status());
     SY_RETURN_IF_ERROR(remove_stray_marker(record));
     restore_marker(record);
-    if (record.operation && record.operation->kind == metadata::OperationKind::kRepairing) {
-      RepairRequest request;
-      request.target = selector_of(record.identity);
-      PhaseOfRevision observer(observer_, formats::format_ref(record.identity));
-      Status repaired = run_repair(context_, request, nullptr, observer, cancel_).status();
-      if (!repaired.ok() && repaired.code() != Code::kCorrupt) return repaired;
-      const bool done = repaired.ok();
-      if (done) changed(record, "the repair that was begun is done");
-      SY_ASSIGN_OR_RETURN(record, context_.catalog.get_weight_revision(record.identity));
-      if (!done && !record.operation) return repaired;
-      // One that was given a source before waits for it.
-      if (!done) report_.waiting.push_back({formats::format_ref(record.identity), std::move(repaired)});
-    }
+    SY_RETURN_IF_ERROR(go_on_with_repair(record));
     if (record.operation && record.operation->kind == metadata::OperationKind::kRehydrating && works_here(record)) {
       PhaseOfRevision observer(observer_, formats::format_ref(record.identity));
       ResidencyRequest request;
@@ -165,7 +153,9 @@ class Reconciliation {
       changed(record, "the rehydration that was begun is done");
       SY_ASSIGN_OR_RETURN(record, context_.catalog.get_weight_revision(record.identity));
     }
-    SY_ASSIGN_OR_RETURN(const RevisionRecord after, observe(record));
+    SY_ASSIGN_OR_RETURN(RevisionRecord after, observe(record));
+    // Memory has what the cold tier was found to lack.
+    if (!record.operation) SY_RETURN_IF_ERROR(go_on_with_repair(after));
     // A delete began meanwhile.
     if (after.availability != Availability::kReady && after.availability != Availability::kDegraded) {
       return look_at(after);
@@ -181,6 +171,22 @@ class Reconciliation {
                           : fmt::format("{}: {} missing or damaged object{}", metadata::name_of(after.availability),
                                         after.damage.count, after.damage.count == 1 ? "" : "s"));
     }
+    return {};
+  }
+
+  Status go_on_with_repair(RevisionRecord& record) {
+    if (!record.operation || record.operation->kind != metadata::OperationKind::kRepairing) return {};
+    RepairRequest request;
+    request.target = selector_of(record.identity);
+    PhaseOfRevision observer(observer_, formats::format_ref(record.identity));
+    Status repaired = run_repair(context_, request, nullptr, observer, cancel_).status();
+    if (!repaired.ok() && repaired.code() != Code::kCorrupt) return repaired;
+    const bool done = repaired.ok();
+    if (done) changed(record, "the repair that was begun is done");
+    SY_ASSIGN_OR_RETURN(record, context_.catalog.get_weight_revision(record.identity));
+    if (!done && !record.operation) return repaired;
+    // One that was given a source before waits for it.
+    if (!done) report_.waiting.push_back({formats::format_ref(record.identity), std::move(repaired)});
     return {};
   }
 
@@ -330,7 +336,8 @@ class Reconciliation {
       }
       if (*object >= manifest.objects.size()) continue;
       SY_ASSIGN_OR_RETURN(const auto bad, check_object(context_, attempt_of(record), manifest, *object, buffers));
-      if (!bad) findings.whole.push_back(key);
+      // What is bad still, memory may have.
+      if (!bad || bad->read_error.ok()) (bad ? findings.damaged : findings.whole).push_back(key);
     }
     return {};
   }

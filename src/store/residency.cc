@@ -225,10 +225,11 @@ class Rehydration {
   Status bring_objects(RunnerKeeper& keeper) {
     of_another_instance_ = is_of_another_instance();
     if (of_another_instance_) {
-      return {Code::kUnavailable,
-              fmt::format("nobody ran it, and it worked in memory instance {}, which is not mounted here; this one is {}",
-                          record_.operation->hot_instance, hot_.instance),
-              "run the same command again: it starts another operation"};
+      return {
+          Code::kUnavailable,
+          fmt::format("nobody ran it, and it worked in memory instance {}, which is not mounted here; this one is {}",
+                      record_.operation->hot_instance, hot_.instance),
+          "run the same command again: it starts another operation"};
     }
     SY_ASSIGN_OR_RETURN(const auto space, tier_->reserve(token_.operation_id, missing_bytes()));
     const std::uint64_t memory_bytes = std::clamp(context_.io_budget, tiers::kFillBytesMin, tiers::kFillBytes);

@@ -127,6 +127,7 @@ struct Problem {
   std::string file;
   std::vector<std::string> tensors;     ///< all whose bytes touch the bad block
   std::string object;                   ///< key
+  std::string tier = "cold";            ///< whose replica it is
   std::optional<std::uint64_t> offset;  ///< first bad block in the object
   std::string expected;
   std::string actual;
@@ -137,6 +138,8 @@ struct VerifyReport {
   std::uint64_t checked_files = 0;
   std::uint64_t checked_objects = 0;  ///< counts the manifest
   std::uint64_t checked_bytes = 0;
+  std::uint64_t hot_objects = 0;  ///< replicas in memory, which were checked beside those
+  std::uint64_t hot_bytes = 0;
   std::vector<Problem> problems;
 };
 
