@@ -121,7 +121,7 @@ void print_problems(Invocation& call, const VerifyReport& report) {
 Status damaged(const VerifyReport& report) {
   const bool manifest = std::ranges::any_of(
       report.problems, [](const Problem& problem) { return problem.kind == ProblemKind::kManifest; });
-  if (report.record.availability == metadata::Availability::kReady) {
+  if (report.recorded && report.record.availability == metadata::Availability::kReady) {
     return {Code::kCorrupt,
             ref_of(report.record) + " has damaged replicas: " + counted(report.problems.size(), "problem") + " found" +
                 files_of(report),

@@ -13,6 +13,8 @@
 #include "store/import.h"
 #include "store/open_store.h"
 #include "store/reconcile.h"
+#include "store/repair.h"
+#include "store/verify.h"
 #include "tiers/memory/test_instance.h"
 
 namespace steelyard::store {
@@ -82,6 +84,18 @@ class ResidencyTest : public testing::Test {
     EXPECT_TRUE(status.ok()) << status.to_string();
     return text;
   }
+  VerifyReport verify() { return run_verify(*context_, request_.target, silent_, cancel_).value(); }
+  void use_capacity(std::uint64_t bytes) {
+    tiers::MemoryOptions small;
+    small.path = memory_.path();
+    small.store_id = parts_.store_id;
+    small.capacity = bytes;
+    hot_.emplace([this, small](bool create) {
+      tiers::MemoryOptions now = small;
+      now.create = create;
+      return tiers::open_memory(runtime_, now);
+    });
+  }
   std::uint64_t hot_bytes() { return hot_->make().value()->usage()->bytes; }
   fs::path cold_object(std::uint32_t index) {
     const tiers::AttemptName attempt = attempt_of(record());
@@ -94,6 +108,16 @@ class ResidencyTest : public testing::Test {
     std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
     file.seekp(100);
     file.put('!');
+  }
+
+  void damage_hot(std::uint32_t index) {
+    for (const auto& file : fs::recursive_directory_iterator(memory_.path())) {
+      if (file.path().filename() != "0000000" + std::to_string(index)) continue;
+      fs::permissions(file.path(), fs::perms::owner_all);
+      std::fstream bad(file.path(), std::ios::in | std::ios::out | std::ios::binary);
+      bad.seekp(5000);
+      bad.put('!');
+    }
   }
 
   tiers::TestFolder root_;
@@ -136,32 +160,17 @@ TEST_F(ResidencyTest, EveryObjectIsBroughtOnceAndReadFromThere) {
 
 TEST_F(ResidencyTest, WhatIsBadInMemoryIsReadFromTheColdTier) {
   ASSERT_TRUE(rehydrate().ok());
-  for (const auto& file : fs::recursive_directory_iterator(memory_.path())) {
-    if (file.path().filename() != "00000002") continue;
-    fs::permissions(file.path(), fs::perms::owner_all);
-    std::fstream bad(file.path(), std::ios::in | std::ios::out | std::ios::binary);
-    bad.seekp(5000);
-    bad.put('!');
-  }
+  damage_hot(2);
   EXPECT_EQ(cat(), data_);
 }
 
-TEST_F(ResidencyTest, WithoutRoomItFailsAndLeavesNothing) {
-  options_.hot_capacity = 2 * kMiB;
-  tiers::MemoryOptions small;
-  small.path = memory_.path();
-  small.store_id = parts_.store_id;
-  small.capacity = 2 * kMiB;
-  hot_.emplace([&](bool create) {
-    small.create = create;
-    return tiers::open_memory(runtime_, small);
-  });
+TEST_F(ResidencyTest, WhatCannotFitIsNotBegun) {
+  use_capacity(2 * kMiB);
+  const auto before = record();
   const auto refused = rehydrate();
   EXPECT_EQ(refused.code(), Code::kNoSpace) << refused.status().to_string();
   EXPECT_NE(refused.status().message().find("hot.capacity"), std::string::npos);
-  EXPECT_EQ(record().residency, Residency::kCold);
-  EXPECT_FALSE(record().operation);
-  EXPECT_EQ(record().finished_operations.back().state, metadata::OperationState::kFailed);
+  EXPECT_EQ(record(), before);
   EXPECT_EQ(hot_bytes(), 0U);
 }
 
@@ -174,6 +183,96 @@ TEST_F(ResidencyTest, ADamagedColdObjectEndsItAndIsRecorded) {
   EXPECT_EQ(record().residency, Residency::kCold);
   EXPECT_FALSE(record().operation);
   EXPECT_EQ(hot_bytes(), 0U);
+}
+
+TEST_F(ResidencyTest, OneWhoseMemoryIsGoneIsEndedAndBegunAnew) {
+  request_.wait = false;
+  ASSERT_TRUE(rehydrate().ok());
+  const std::string first = record().operation->operation_id;
+  fs::remove_all(memory_.path() + "/steelyard-" + parts_.store_id);
+  ASSERT_TRUE(hot_->make().ok());
+  const ReconcileReport report = reconcile();
+  EXPECT_EQ(report.waiting.size(), 1U) << "another container may have that memory";
+  ASSERT_TRUE(record().operation);
+  request_.wait = true;
+  const auto done = rehydrate();
+  ASSERT_TRUE(done.ok()) << done.status().to_string();
+  EXPECT_EQ(done->record.residency, Residency::kHot);
+  ASSERT_EQ(done->record.finished_operations.size(), 2U);
+  const metadata::Operation& ended = done->record.finished_operations.front();
+  EXPECT_EQ(ended.operation_id, first);
+  EXPECT_EQ(ended.state, metadata::OperationState::kFailed);
+  EXPECT_NE(ended.message.find("not mounted here"), std::string::npos) << ended.message;
+}
+
+TEST_F(ResidencyTest, WhatMemoryServesIsNoDamageAndIsPutBack) {
+  ASSERT_TRUE(rehydrate().ok());
+  damage_cold(1);
+  const VerifyReport found = verify();
+  ASSERT_EQ(found.problems.size(), 1U);
+  EXPECT_EQ(found.problems.front().tier, "cold");
+  EXPECT_EQ(found.hot_objects, kObjects);
+  EXPECT_EQ(found.record.availability, metadata::Availability::kReady);
+  EXPECT_EQ(found.record.damage.count, 0U);
+  ASSERT_TRUE(found.record.operation);
+  EXPECT_EQ(found.record.operation->kind, metadata::OperationKind::kRepairing);
+  EXPECT_EQ(found.record.operation->total_members, 1U);
+
+  EXPECT_TRUE(reconcile().failed.empty());
+  EXPECT_FALSE(record().operation);
+  EXPECT_EQ(record().finished_operations.back().state, metadata::OperationState::kDone);
+  EXPECT_EQ(record().residency, Residency::kHot);
+  EXPECT_TRUE(verify().problems.empty());
+}
+
+TEST_F(ResidencyTest, ColdMembersThatAreMissingComeBackInOnePass) {
+  ASSERT_TRUE(rehydrate().ok());
+  for (std::uint32_t i = 0; i < kObjects; ++i) fs::remove(cold_object(i));
+  fs::remove_all(root_.path() + "/store/cold/content");
+  EXPECT_EQ(cat(), data_);
+  EXPECT_TRUE(reconcile().failed.empty());
+  EXPECT_EQ(record().availability, metadata::Availability::kReady);
+  EXPECT_FALSE(record().operation);
+  ASSERT_TRUE(remove_hot(*context_, attempt_of(record()).group).ok());
+  EXPECT_TRUE(verify().problems.empty());
+  EXPECT_EQ(cat(), data_);
+}
+
+TEST_F(ResidencyTest, WithoutItsMemoryItIsDamage) {
+  ASSERT_TRUE(rehydrate().ok());
+  damage_cold(1);
+  damage_hot(1);
+  EXPECT_EQ(verify().record.availability, metadata::Availability::kDegraded);
+  EXPECT_EQ(record().damage.count, 1U);
+}
+
+TEST_F(ResidencyTest, WhatIsBadInMemoryIsMadeAnewFromTheColdTier) {
+  ASSERT_TRUE(rehydrate().ok());
+  damage_hot(2);
+  const VerifyReport found = verify();
+  ASSERT_EQ(found.problems.size(), 1U);
+  EXPECT_EQ(found.problems.front().tier, "hot");
+  EXPECT_EQ(found.record.availability, metadata::Availability::kReady);
+  EXPECT_TRUE(found.record.operation);
+  const auto repaired = run_repair(*context_, {.target = request_.target}, nullptr, silent_, cancel_);
+  ASSERT_TRUE(repaired.ok()) << repaired.status().to_string();
+  EXPECT_EQ(repaired->restored_objects, 1U);
+  EXPECT_EQ(record().residency, Residency::kHot);
+  EXPECT_TRUE(verify().problems.empty());
+  EXPECT_EQ(hot_bytes(), kObjects * kMiB);
+}
+
+TEST_F(ResidencyTest, WithoutRoomForBothABadReplicaGoes) {
+  ASSERT_TRUE(rehydrate().ok());
+  damage_hot(2);
+  use_capacity(kObjects * kMiB);
+  const auto repaired = run_repair(*context_, {.target = request_.target}, nullptr, silent_, cancel_);
+  ASSERT_TRUE(repaired.ok()) << repaired.status().to_string();
+  EXPECT_EQ(record().residency, Residency::kMixed);
+  EXPECT_TRUE(verify().problems.empty());
+  EXPECT_EQ(hot_bytes(), (kObjects - 1) * kMiB);
+  ASSERT_TRUE(rehydrate().ok());
+  EXPECT_TRUE(verify().problems.empty());
 }
 
 TEST_F(ResidencyTest, OneThatWasOnlyStartedIsCarriedOutByAReconcile) {

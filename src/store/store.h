@@ -90,6 +90,7 @@ struct ImportRequest {
   metadata::Policy policy;
   bool verify_after_write = false;
   std::int64_t wait_ms = 0;  ///< for another writer of the same identity
+  bool into_memory = false;  ///< HOT before it ends. NO_SPACE before anything is copied where that is known first
 };
 struct ImportResult {
   metadata::RevisionRecord record;
@@ -140,6 +141,7 @@ struct VerifyReport {
   std::uint64_t checked_bytes = 0;
   std::uint64_t hot_objects = 0;  ///< replicas in memory, which were checked beside those
   std::uint64_t hot_bytes = 0;
+  bool recorded = false;  ///< `record` is as it is after what was found; else as it was before
   std::vector<Problem> problems;
 };
 
@@ -330,6 +332,9 @@ class Store {
 
 /// Everything an import would do but for reading the bytes: scans, validates headers and indexes. Needs no store.
 Result<formats::CheckpointPlan> preview_import(const ImportRequest& request, Observer& observer);
+
+/// What the memory tier of a store can take now, be there a store or not.
+Result<std::uint64_t> memory_room(Runtime& runtime, const StoreOptions& options);
 
 struct RecoverRequest {
   bool dry_run = false;

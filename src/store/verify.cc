@@ -346,6 +346,7 @@ Result<VerifyReport> run_verify(Context& context, const Selector& selector, Obse
     return report;
   }
   SY_ASSIGN_OR_RETURN(report.record, std::move(recorded));
+  report.recorded = true;
   begin_repair(context, bad_in_memory, report.record);
   return report;
 }
