@@ -185,9 +185,10 @@ class Examination {
     Names waiting;  ///< DELETING under live leases
     Names unfinished;
     Names unmarked;
-    Names stray;      ///< a `deleting` marker beside a published one
-    Names elsewhere;  ///< IMPORTING, but published in the tier
-    Names unrun;
+    Names stray;       ///< a `deleting` marker beside a published one
+    Names elsewhere;   ///< IMPORTING, but published in the tier
+    Names operations;  ///< that nobody runs
+    Names unrun;       ///< what goes on with them
     std::string first_degraded;
     std::string first_lacking;
     Status first_error;
@@ -257,6 +258,7 @@ class Examination {
     if (!runner || runner->token.empty() || runtime_.provably_gone(runner->process)) {
       const std::string source =
           runner && !runner->source.empty() ? " --source " + shell_word(runner->source) : std::string();
+      seen.operations.add(fmt::format("{} of {}", name_of(record.operation->kind), ref));
       seen.unrun.add(fmt::format("`steelyard {} {}{}`", verb_of(record.operation->kind), ref, source));
     }
     return {};
@@ -315,8 +317,10 @@ class Examination {
            "the same `steelyard import` goes on with it, `steelyard abort` ends it");
     }
     if (seen.unrun.count() > 0) {
-      warn("revisions", fmt::format("with an operation that nobody runs: {}", counted(seen.unrun.count(), "revision")),
-           seen.unrun.text() + " goes on with it");
+      warn(
+          "revisions",
+          fmt::format("{} that nobody runs: {}", counted(seen.operations.count(), "operation"), seen.operations.text()),
+          seen.unrun.text() + " goes on with it");
     }
     if (seen.unmarked.count() > 0) {
       warn("revisions", fmt::format("without the `committed` marker that `recover` needs: {}", seen.unmarked.text()),

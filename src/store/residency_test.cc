@@ -84,6 +84,11 @@ class ResidencyTest : public testing::Test {
     EXPECT_TRUE(status.ok()) << status.to_string();
     return text;
   }
+  Result<RepairResult> repair() {
+    RepairRequest request;
+    request.target = request_.target;
+    return run_repair(*context_, request, nullptr, silent_, cancel_);
+  }
   VerifyReport verify() { return run_verify(*context_, request_.target, silent_, cancel_).value(); }
   void use_capacity(std::uint64_t bytes) {
     tiers::MemoryOptions small;
@@ -254,7 +259,7 @@ TEST_F(ResidencyTest, WhatIsBadInMemoryIsMadeAnewFromTheColdTier) {
   EXPECT_EQ(found.problems.front().tier, "hot");
   EXPECT_EQ(found.record.availability, metadata::Availability::kReady);
   EXPECT_TRUE(found.record.operation);
-  const auto repaired = run_repair(*context_, {.target = request_.target}, nullptr, silent_, cancel_);
+  const auto repaired = repair();
   ASSERT_TRUE(repaired.ok()) << repaired.status().to_string();
   EXPECT_EQ(repaired->restored_objects, 1U);
   EXPECT_EQ(record().residency, Residency::kHot);
@@ -266,7 +271,7 @@ TEST_F(ResidencyTest, WithoutRoomForBothABadReplicaGoes) {
   ASSERT_TRUE(rehydrate().ok());
   damage_hot(2);
   use_capacity(kObjects * kMiB);
-  const auto repaired = run_repair(*context_, {.target = request_.target}, nullptr, silent_, cancel_);
+  const auto repaired = repair();
   ASSERT_TRUE(repaired.ok()) << repaired.status().to_string();
   EXPECT_EQ(record().residency, Residency::kMixed);
   EXPECT_TRUE(verify().problems.empty());
