@@ -44,8 +44,9 @@ class Reconciliation {
       if (cancel_.load()) return cancelled("reconcile");
       Status status = look_at(record);
       if (status.ok() || is_cancelled(status)) return status;
-      if (status.code() != Code::kBusy) {
-        // Whatever was said of a record that somebody changed meanwhile, or ended and compacted, is of another one.
+      const Code code = status.code();
+      if (code == Code::kStaleGeneration || code == Code::kNotFound || code == Code::kNotReady) {
+        // Somebody else changed it meanwhile, began to delete it, or ended and compacted it.
         auto now = context_.catalog.get_weight_revision(record.identity);
         if (now.code() == Code::kNotFound) return {};
         const bool moved = now.ok() && now->metadata_generation != record.metadata_generation;
