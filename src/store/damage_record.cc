@@ -148,7 +148,10 @@ Result<metadata::RevisionRecord> record_findings(Context& context, metadata::Rev
     metadata::Observation& seen = command.seen;
     see_hot(context, record, seen);
     ObjectFindings judged = now;
-    SY_ASSIGN_OR_RETURN(const auto spared, spare_what_is_hot(context, record, seen.hot_instance, judged));
+    const bool going = record.operation && record.operation->kind == metadata::OperationKind::kEvicting;
+    // A replica that is on its way out serves nobody for long, and the eviction must hear of the damage.
+    const std::string instance = going ? std::string() : seen.hot_instance;
+    SY_ASSIGN_OR_RETURN(const auto spared, spare_what_is_hot(context, record, instance, judged));
     seen.damage = merged(record.damage, judged);
     const bool was_absent = record.residency == metadata::Residency::kAbsent;
     seen.cold_readable = !now.none_is_there && (!was_absent || now.complete || !now.whole.empty());

@@ -21,6 +21,7 @@
 #include "store/removal.h"
 #include "store/repair.h"
 #include "store/residency.h"
+#include "store/residency_run.h"
 #include "store/resolve.h"
 #include "store/stop_signal.h"
 #include "store/verify.h"
@@ -45,8 +46,9 @@ class Reconciliation {
       if (cancel_.load()) return cancelled("reconcile");
       Status status = look_at(record);
       if (status.ok() || is_cancelled(status)) return status;
-      if (status.code() != Code::kBusy) {
-        // Whatever was said of a record that somebody changed meanwhile, or ended and compacted, is of another one.
+      const Code code = status.code();
+      if (code == Code::kStaleGeneration || code == Code::kNotFound || code == Code::kNotReady) {
+        // Somebody else changed it meanwhile, began to delete it, or ended and compacted it.
         auto now = context_.catalog.get_weight_revision(record.identity);
         if (now.code() == Code::kNotFound) return {};
         const bool moved = now.ok() && now->metadata_generation != record.metadata_generation;
@@ -145,14 +147,8 @@ class Reconciliation {
     SY_RETURN_IF_ERROR(remove_stray_marker(record));
     restore_marker(record);
     SY_RETURN_IF_ERROR(go_on_with_repair(record));
-    if (record.operation && record.operation->kind == metadata::OperationKind::kRehydrating && works_here(record)) {
-      PhaseOfRevision observer(observer_, formats::format_ref(record.identity));
-      ResidencyRequest request;
-      request.target = selector_of(record.identity);
-      SY_RETURN_IF_ERROR(run_rehydrate(context_, request, observer, cancel_).status());
-      changed(record, "the rehydration that was begun is done");
-      SY_ASSIGN_OR_RETURN(record, context_.catalog.get_weight_revision(record.identity));
-    }
+    SY_RETURN_IF_ERROR(end_move(record));
+    SY_ASSIGN_OR_RETURN(record, context_.catalog.get_weight_revision(record.identity));
     SY_ASSIGN_OR_RETURN(RevisionRecord after, observe(record));
     // Memory has what the cold tier was found to lack.
     if (!record.operation) SY_RETURN_IF_ERROR(go_on_with_repair(after));
@@ -190,10 +186,9 @@ class Reconciliation {
     return {};
   }
 
-  /// Whether this process can go on with the rehydration: one in a memory of this boot that is not mounted here may be
-  /// what another container waits for.
+  /// Whether this process can go on with the move: one in a memory of this boot that is not mounted here may be what
+  /// another container waits for.
   bool works_here(const RevisionRecord& record) {
-    if (context_.hot == nullptr) return false;
     const metadata::Operation& operation = *record.operation;
     if (operation.hot_boot_id != context_.runtime.epoch()) return true;
     const auto tier = mounted_hot(context_);
@@ -202,12 +197,30 @@ class Reconciliation {
     const std::string ref = formats::format_ref(record.identity);
     report_.waiting.push_back(
         {ref, Status(Code::kBusy,
-                     fmt::format("{} is being brought into memory instance {}, which is not mounted here", ref,
-                                 operation.hot_instance),
-                     fmt::format("`steelyard rehydrate {}` brings it into the memory here when nobody runs that any "
-                                 "more, `steelyard operation cancel {}` ends it",
-                                 ref, operation.operation_id))});
+                     fmt::format("{} has the {} operation {} in memory instance {}, which is not mounted here", ref,
+                                 metadata::name_of(operation.kind), operation.operation_id, operation.hot_instance),
+                     fmt::format("it goes on where that is mounted; if nobody has it any more, `steelyard operation "
+                                 "cancel {}` ends it, and so does `steelyard rehydrate {}`",
+                                 operation.operation_id, ref))});
     return false;
+  }
+
+  /// Goes on with a move that nobody carries out. One that a lease pauses is left to wait.
+  Status end_move(const RevisionRecord& record) {
+    if (!record.operation || !moves_replicas(record.operation->kind) || context_.hot == nullptr) return {};
+    if (!works_here(record)) return {};
+    const bool evicts = record.operation->kind == metadata::OperationKind::kEvicting;
+    ResidencyRequest request = request_of(record);
+    request.wait_for_leases = false;
+    PhaseOfRevision observer(observer_, formats::format_ref(record.identity));
+    const auto moved = (evicts ? run_evict : run_rehydrate)(context_, request, observer, cancel_);
+    if (evicts && moved.code() == Code::kBusy) {
+      report_.waiting.push_back({formats::format_ref(record.identity), moved.status()});
+      return {};
+    }
+    SY_RETURN_IF_ERROR(moved.status());
+    changed(record, evicts ? "the eviction that was begun is done" : "the rehydration that was begun is done");
+    return {};
   }
 
   /// It makes a recovery complete; without it nothing else is wrong.

@@ -56,6 +56,10 @@ Status Tier::check_fits(std::uint64_t bytes) {
                               std::to_string(available) + " are available"};
 }
 
+Result<std::unique_ptr<GroupLock>> Tier::try_lock_group(const std::string& /*group*/, bool /*exclusive*/) {
+  return Status(Code::kInvalidArgument, "groups of the " + traits().name + " tier are not locked");
+}
+
 Result<AddressRange> AddressRange::reserve(std::uint64_t bytes) {
   AddressRange range;
   if (bytes == 0) return range;

@@ -1,0 +1,143 @@
+// Rehydration where a test holds the parts of the store in its hands.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "store/delete.h"
+#include "store/gc.h"
+#include "store/test_hot_store.h"
+
+namespace steelyard::store {
+namespace {
+
+class RehydrateTest : public HotStoreTest {};
+
+TEST_F(RehydrateTest, EveryObjectIsBroughtOnceAndReadFromThere) {
+  const auto done = rehydrate();
+  ASSERT_TRUE(done.ok()) << done.status().to_string();
+  EXPECT_EQ(done->record.residency, Residency::kHot);
+  EXPECT_EQ(done->record.hot_members, kObjects);
+  EXPECT_EQ(done->operation->state, metadata::OperationState::kDone);
+  EXPECT_EQ(done->moved_objects, kObjects);
+  EXPECT_EQ(done->read_bytes, kObjects * kMiB);
+  const std::uint64_t held = hot_bytes();
+  EXPECT_EQ(held, kObjects * kMiB);
+
+  const auto again = rehydrate();
+  ASSERT_TRUE(again.ok()) << again.status().to_string();
+  EXPECT_FALSE(again->operation) << "prefetching what is HOT reads nothing";
+  EXPECT_EQ(again->record.metadata_generation, done->record.metadata_generation);
+
+  // The cold bytes are damaged, and a read does not see them.
+  damage_cold(1);
+  EXPECT_TRUE(cat() == data_);
+  EXPECT_TRUE(reconcile().changes.empty());
+}
+
+TEST_F(RehydrateTest, WhatIsBadInMemoryIsReadFromTheColdTier) {
+  ASSERT_TRUE(rehydrate().ok());
+  damage_hot(2);
+  EXPECT_TRUE(cat() == data_);
+}
+
+TEST_F(RehydrateTest, WhatCannotFitIsNotBegun) {
+  use_capacity(2 * kMiB);
+  const auto before = record();
+  const auto refused = rehydrate();
+  EXPECT_EQ(refused.code(), Code::kNoSpace) << refused.status().to_string();
+  EXPECT_NE(refused.status().message().find("hot.capacity"), std::string::npos);
+  EXPECT_EQ(record(), before);
+  EXPECT_EQ(hot_bytes(), 0U);
+}
+
+TEST_F(RehydrateTest, ADamagedColdObjectEndsItAndIsRecorded) {
+  damage_cold(2);
+  const auto refused = rehydrate();
+  EXPECT_EQ(refused.code(), Code::kCorrupt) << refused.status().to_string();
+  EXPECT_EQ(record().availability, metadata::Availability::kDegraded);
+  EXPECT_EQ(record().damage.count, 1U);
+  EXPECT_EQ(record().residency, Residency::kCold);
+  EXPECT_FALSE(record().operation);
+  EXPECT_EQ(hot_bytes(), 0U);
+}
+
+TEST_F(RehydrateTest, OneWhoseMemoryIsGoneIsEndedAndBegunAnew) {
+  request_.wait = false;
+  ASSERT_TRUE(rehydrate().ok());
+  const std::string first = record().operation->operation_id;
+  fs::remove_all(memory_.path() + "/steelyard-" + parts_.store_id);
+  ASSERT_TRUE(hot_->make().ok());
+  const ReconcileReport report = reconcile();
+  EXPECT_EQ(report.waiting.size(), 1U) << "another container may have that memory";
+  ASSERT_TRUE(record().operation);
+  request_.wait = true;
+  const auto done = rehydrate();
+  ASSERT_TRUE(done.ok()) << done.status().to_string();
+  EXPECT_EQ(done->record.residency, Residency::kHot);
+  ASSERT_EQ(done->record.finished_operations.size(), 2U);
+  const metadata::Operation& ended = done->record.finished_operations.front();
+  EXPECT_EQ(ended.operation_id, first);
+  EXPECT_EQ(ended.state, metadata::OperationState::kFailed);
+  EXPECT_NE(ended.message.find("not mounted here"), std::string::npos) << ended.message;
+}
+
+TEST_F(RehydrateTest, OneThatWasOnlyStartedIsCarriedOutByAReconcile) {
+  request_.wait = false;
+  const auto started = rehydrate();
+  ASSERT_TRUE(started.ok()) << started.status().to_string();
+  ASSERT_TRUE(started->operation);
+  EXPECT_EQ(record().residency, Residency::kCold);
+  const ReconcileReport report = reconcile();
+  ASSERT_FALSE(report.changes.empty());
+  EXPECT_TRUE(report.failed.empty());
+  EXPECT_EQ(record().residency, Residency::kHot);
+  EXPECT_FALSE(record().operation);
+}
+
+TEST_F(RehydrateTest, MemoryThatWasWipedIsNotKnownToBeGoneUntilAsMuchIsThereAgain) {
+  const auto first = rehydrate();
+  ASSERT_TRUE(first.ok());
+  fs::remove_all(memory_.path() + "/steelyard-" + parts_.store_id);
+  EXPECT_TRUE(cat() == data_) << "the cold replicas do as well";
+  reconcile();
+  EXPECT_EQ(record().residency, Residency::kHot) << "another container may have it";
+  const auto second = rehydrate();
+  ASSERT_TRUE(second.ok()) << second.status().to_string();
+  EXPECT_EQ(second->record.residency, Residency::kHot);
+  EXPECT_NE(second->record.hot_instance, first->record.hot_instance);
+}
+
+TEST_F(RehydrateTest, MembersThatWentAreSeen) {
+  ASSERT_TRUE(rehydrate().ok());
+  const auto tier = hot_->find().value();
+  const auto listing = tier->list_group(attempt_of(record()).group);
+  ASSERT_EQ(listing->by_operation.size(), 1U);
+  ASSERT_TRUE(tier->remove({listing->by_operation.front(), tiers::ObjectKind::kPayload, 3}).ok());
+  EXPECT_EQ(reconcile().changes.size(), 1U);
+  EXPECT_EQ(record().residency, Residency::kMixed);
+  EXPECT_EQ(record().hot_members, 3U);
+  const auto again = rehydrate();
+  ASSERT_TRUE(again.ok()) << again.status().to_string();
+  EXPECT_EQ(again->moved_objects, 1U);
+  EXPECT_EQ(record().residency, Residency::kHot);
+}
+
+TEST_F(RehydrateTest, ADeleteFreesTheMemoryAndGcWhatCameLate) {
+  ASSERT_TRUE(rehydrate().ok());
+  const auto tier = hot_->find().value();
+  tiers::AttemptName late = attempt_of(record());
+  late.operation = std::string(32, 'a');
+  const auto deleted =
+      run_delete(*context_, {.target = request_.target, .expected_generation = {}, .wait_ms = {}}, cancel_);
+  ASSERT_TRUE(deleted.ok()) << deleted.status().to_string();
+  EXPECT_EQ(hot_bytes(), 0U);
+  std::vector<std::byte> bytes(kMiB, std::byte{1});
+  const Digest any{};
+  ASSERT_TRUE((*tier->start_put({late, tiers::ObjectKind::kPayload, 0}, bytes, any))->finish().ok());
+  EXPECT_EQ(run_gc(*context_, false, cancel_)->bytes, kMiB);
+  EXPECT_EQ(hot_bytes(), 0U);
+}
+
+}  // namespace
+}  // namespace steelyard::store
