@@ -56,7 +56,6 @@ std::string setting_left(const SettingSpec& spec) {
 std::string setting_right(const SettingSpec& spec) {
   std::string right(spec.help);
   if (spec.type != SettingType::kBool) right += " (default: " + default_words(spec) + ")";
-  if (!spec.effect.empty()) right += "; takes effect with " + std::string(spec.effect);
   return right;
 }
 

@@ -84,6 +84,9 @@ Result<store::StoreOptions> Invocation::store_options() const {
   if (settings_.value("cold.reserve_free").text) options.cold_reserve_free = settings_.number("cold.reserve_free");
   options.hot_path = settings_.text("hot.path");
   if (settings_.value("hot.capacity").text) options.hot_capacity = settings_.number("hot.capacity");
+  options.hot_high_watermark_millionths = static_cast<std::uint32_t>(settings_.number("hot.high_watermark"));
+  options.hot_low_watermark_millionths = static_cast<std::uint32_t>(settings_.number("hot.low_watermark"));
+  options.policy_cooldown_ms = static_cast<std::int64_t>(settings_.number("policy.cooldown"));
   options.io_memory = settings_.number("io_memory");
   options.jobs = static_cast<unsigned>(settings_.number("jobs"));
   options.header_limit = settings_.number("header_limit");

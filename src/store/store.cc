@@ -21,6 +21,7 @@
 #include "store/materialize.h"
 #include "store/open_revision.h"
 #include "store/open_store.h"
+#include "store/policies.h"
 #include "store/reconcile.h"
 #include "store/repair.h"
 #include "store/residency.h"
@@ -219,6 +220,22 @@ class StoreImpl final : public Store {
     command.allow_degraded = allow_degraded;
     command.process = context_.runtime.self();
     return store::acquire_lease(context_, record, command);
+  }
+
+  Result<bool> follow_policy(const metadata::Identity& identity, Observer& observer,
+                             const CancelFlag& cancel) override {
+    if (context_.hot == nullptr || parts_.read_only) return false;
+    SY_ASSIGN_OR_RETURN(const auto record, catalog_.get_weight_revision(identity));
+    if (record.policy.mode == metadata::PolicyMode::kManual) return false;
+    bool any = false;
+    Status failed;
+    const auto note = [&](const metadata::Move& /*move*/, const Status& moved) {
+      any = true;
+      if (failed.ok()) failed = moved;
+    };
+    SY_RETURN_IF_ERROR(follow_policies(context_, identity, observer, cancel, note));
+    SY_RETURN_IF_ERROR(failed);
+    return any;
   }
 
   Result<metadata::Lease> renew_lease(const std::string& lease_id, std::int64_t ttl_ms) override {

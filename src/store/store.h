@@ -31,10 +31,13 @@ struct StoreOptions {
   std::string cold_path;  ///< empty: inside the store
   tiers::Medium cold_medium = tiers::Medium::kDisk;
   std::optional<std::uint64_t> cold_reserve_free;
-  std::string hot_path = "/dev/shm";                   ///< the tmpfs of the memory tier
-  std::optional<std::uint64_t> hot_capacity;           ///< absent: half of that filesystem
-  std::uint64_t io_memory = limits::kIoMemoryDefault;  ///< lowered to what the cgroup allows
-  unsigned jobs = 0;                                   ///< 0: number of cores
+  std::string hot_path = "/dev/shm";                            ///< the tmpfs of the memory tier
+  std::optional<std::uint64_t> hot_capacity;                    ///< absent: half of that filesystem
+  std::uint32_t hot_high_watermark_millionths = 900'000;        ///< of the capacity: above it policies make room
+  std::uint32_t hot_low_watermark_millionths = 800'000;         ///< down to here
+  std::int64_t policy_cooldown_ms = limits::kPolicyCooldownMs;  ///< from a move to the next that AUTO makes
+  std::uint64_t io_memory = limits::kIoMemoryDefault;           ///< lowered to what the cgroup allows
+  unsigned jobs = 0;                                            ///< 0: number of cores
   std::uint64_t header_limit = limits::kHeaderBytesDefault;
   std::int64_t writer_ttl_ms = limits::kWriterTtlMs;
   std::int64_t lease_ttl_ms = limits::kLeaseTtlMs;
@@ -322,6 +325,10 @@ class Store {
 
   virtual Result<metadata::Lease> acquire_lease(const Selector& selector, const std::string& holder,
                                                 const std::string& nonce, std::int64_t ttl_ms, bool allow_degraded) = 0;
+  /// Moves the revision as its policy asks for now; an AUTO one that somebody reads comes into memory, if there is room
+  /// or room can be made. Who acquires a lease calls it then. False when there is nothing to do.
+  virtual Result<bool> follow_policy(const metadata::Identity& identity, Observer& observer,
+                                     const CancelFlag& cancel) = 0;
   virtual Result<metadata::Lease> renew_lease(const std::string& lease_id, std::int64_t ttl_ms) = 0;
   /// A lease that is renewed while it is held (store/open_revision.h). The store must outlive it.
   virtual Result<std::unique_ptr<HeldRevision>> hold(const Selector& selector, const LeaseTerms& terms) = 0;
