@@ -106,6 +106,23 @@ std::string verbs_with_ref() {
   return out;
 }
 
+/// Arms for verbs whose sub-verbs take a revision.
+std::string sub_verbs_with_ref(const std::string& indent) {
+  std::map<std::string, std::string> arms;
+  for (const VerbSpec* verb : all_verbs()) {
+    const bool takes_ref = verb->operands.starts_with("REF") || verb->operands.starts_with("[RE");
+    if (verb->run == nullptr || verb->sub.empty() || !takes_ref) continue;
+    std::string& subs = arms[std::string(verb->name)];
+    subs += (subs.empty() ? "" : "|") + std::string(verb->sub);
+  }
+  std::string out;
+  for (const auto& [verb, subs] : arms) {
+    out += indent + "\"" + verb + " 0\") case \"${typed[verb_at+1]}\" in " + subs + ") _steelyard_refs \"$word\" " +
+           verb + " ;; esac ;;\n";
+  }
+  return out;
+}
+
 /// Completes references from what `list` prints. Bash breaks words at `@`: what stands before the last one is not
 /// repeated.
 constexpr std::string_view kBashRefs = R"(_steelyard_refs() {
@@ -113,6 +130,7 @@ constexpr std::string_view kBashRefs = R"(_steelyard_refs() {
   local -a which=()
   case "$2" in
     abort) which=(--state IMPORTING) ;;
+    watch) which=(--all) ;;
     delete|rm|inspect|reconcile) which=(--state READY --state DEGRADED --state DELETING) ;;
   esac
   if [[ "$typed" == *@* && "${COMP_WORDBREAKS-}" == *@* ]]; then cut="${typed%@*}@"; fi
@@ -188,11 +206,8 @@ std::string bash_script() {
          "    esac\n"
          "    if [[ -z \"$values\" && \"${typed[i]}\" != -* ]]; then operands=$((operands + 1)); fi\n"
          "  done\n"
-         "  case \"$verb $operands\" in\n"
-         "    \"lease 0\") if [[ \"${typed[verb_at+1]}\" == acquire || \"${typed[verb_at+1]}\" == list ]]; then "
-         "_steelyard_refs \"$word\" lease; fi ;;\n"
-         "    " +
-         verbs_with_ref() +
+         "  case \"$verb $operands\" in\n" +
+         sub_verbs_with_ref("    ") + "    " + verbs_with_ref() +
          ") _steelyard_refs \"$word\" \"$verb\" ;;\n"
          "    *) COMPREPLY=($(compgen -f -- \"$word\")) ;;\n"
          "  esac\n"
@@ -256,7 +271,9 @@ std::string fish_script() {
   out += "complete -c steelyard -f -n '__fish_seen_subcommand_from completion' -a 'bash zsh fish'\n";
   for (const VerbSpec* verb : all_verbs()) {
     if (verb->run == nullptr || !verb->operands.starts_with("REF")) continue;
-    const std::string seen = "__fish_seen_subcommand_from " + std::string(verb->sub.empty() ? verb->name : verb->sub);
+    // Sub-verbs of several verbs have the same name.
+    std::string seen = "__fish_seen_subcommand_from " + std::string(verb->name);
+    if (!verb->sub.empty()) seen += "; and __fish_seen_subcommand_from " + std::string(verb->sub);
     out += "complete -c steelyard -f -n " + fish_quoted(seen) + " -a '(steelyard -q list --limit 1000 2>/dev/null)'\n";
   }
   for (const SettingSpec& spec : settings_table()) {
