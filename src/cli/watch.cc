@@ -117,13 +117,15 @@ class Follower {
       const bool same = !fresh && told->second.generation == change.record.metadata_generation;
       told->second = {change.record.metadata_generation, change.record.availability};
       if (!same) SY_RETURN_IF_ERROR(tell(change.sequence, batch.resnapshot, change.record));
+      // A snapshot is one state, however many records it has; its last is the newest.
+      if (batch.resnapshot && &change != &batch.changes.back()) continue;
       SY_RETURN_IF_ERROR(judge(change.record.identity, change.record.availability, change.record.residency));
       if (done_) return {};
     }
     return {};
   }
 
-  /// "nothing of m@main is there", for the message of a timeout.
+  /// How it stands, for the message of a timeout.
   std::string found() const {
     if (of_resource()) return newest_.empty() ? "no revision of it is READY" : "the newest is " + newest_;
     if (told_.empty()) return "it is not there";
@@ -168,7 +170,6 @@ class Follower {
       } else {
         ready_.erase(change.record.identity);
       }
-      // A snapshot is one state, however many records it has.
       if (!batch.resnapshot) SY_RETURN_IF_ERROR(tell_newest(at, false));
       if (done_) return {};
     }
