@@ -51,7 +51,7 @@ std::string_view name_of(Residency value);
 enum class PolicyMode : unsigned char { kPinned, kManual, kAuto };
 enum class OperationKind : unsigned char { kEvicting, kRehydrating, kRepairing };
 enum class OperationState : unsigned char { kRunning, kDone, kCancelled, kFailed };
-/// "PINNED", "EVICTING", "RUNNING", ...
+/// "pinned", "EVICTING", "RUNNING", ...
 std::string_view name_of(PolicyMode value);
 std::string_view name_of(OperationKind value);
 std::string_view name_of(OperationState value);

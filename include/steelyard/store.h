@@ -65,7 +65,7 @@ enum class OpenMode : unsigned char {
 /// How far a call is. Within a phase the totals are constant and what is done never goes back; a phase that succeeds
 /// ends with a report of everything done.
 struct Progress {
-  /// scan import verify materialize repair rehydrate; in a reconciliation with the revision behind it, as in
+  /// scan import verify materialize repair rehydrate evict; in a reconciliation with the revision behind it, as in
   /// `verify REF`; valid during the callback
   std::string_view phase = {};
   std::uint64_t bytes_done = 0;
@@ -208,15 +208,20 @@ struct RepairReport {
   std::uint64_t restored_bytes = 0;
 };
 
-struct RehydrateOptions {
+/// Of rehydrate and evict.
+struct ResidencyOptions {
   std::optional<std::uint64_t> expected_generation = {};  ///< of the record; absent: whatever it has
-  bool wait = true;  ///< false: the operation is only started, and left to the same call without this, or a reconcile
+  /// The share of the bytes that is to be in memory, in millionths; the nearest to it that whole objects allow. Absent:
+  /// all of them, or none.
+  std::optional<std::uint32_t> ratio_millionths = {};
+  /// False: the operation is only started, and left to the same call without this, or a reconcile.
+  bool wait = true;
 };
 struct ResidencyReport {
   Revision revision = {};
-  std::optional<Operation> operation = {};  ///< absent: there was nothing to move
-  std::uint64_t moved_objects = 0;
-  std::uint64_t read_bytes = 0;  ///< from the cold tier
+  std::optional<Operation> operation = {};  ///< the last one; absent: there was nothing to move
+  std::uint64_t moved_objects = 0;          ///< into memory, or out of it
+  std::uint64_t read_bytes = 0;             ///< from the cold tier
 };
 
 /// A change of a policy: what is absent stays as it is, but that a ratio goes when the preference is not kMixed.
@@ -394,12 +399,15 @@ class Store {
   /// Restores missing and damaged objects. CORRUPT, naming them, when nobody has their bytes.
   Result<RepairReport> repair(const Ref& ref, const RepairOptions& options = {}, const Hooks& hooks = {}) const;
 
-  /// Brings the whole revision into memory, where it stays after this process, and readers of every process take it
-  /// from there. Of several callers one works, and the others wait for it; killed or cancelled, the same call goes on.
+  /// Brings the revision into memory, where it stays after this process, and readers of every process take it from
+  /// there. Of several callers one works, and the others wait for it; killed or cancelled, the same call goes on.
   /// NO_SPACE, naming the limit in the way; CORRUPT for damaged cold bytes; POLICY_UNSATISFIABLE where the revision is
   /// pinned elsewhere; BUSY while another kind of operation runs.
-  Result<ResidencyReport> rehydrate(const Ref& ref, const RehydrateOptions& options = {},
+  Result<ResidencyReport> rehydrate(const Ref& ref, const ResidencyOptions& options = {},
                                     const Hooks& hooks = {}) const;
+  /// Takes it out of memory, once its cold bytes were read back; with a ratio, what is outside that share. BUSY under a
+  /// live lease; one that is taken meanwhile pauses it. Other errors as rehydrate.
+  Result<ResidencyReport> evict(const Ref& ref, const ResidencyOptions& options = {}, const Hooks& hooks = {}) const;
   /// An operation with its progress, while it runs or is one of the last 16 of its revision; NOT_FOUND otherwise.
   Result<Operation> operation(const std::string& operation_id) const;
   /// Ends it where it runs, whoever runs it; what it did stays. One that has ended stays as it is.

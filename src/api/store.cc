@@ -141,6 +141,24 @@ const store::CancelFlag& flag_of(const Cancellation* cancel) {
   return cancel == nullptr ? kNever : ApiInternals::flag(*cancel);
 }
 
+using Move = Result<store::ResidencyResult> (store::Store::*)(const store::ResidencyRequest&, store::Observer&,
+                                                              const store::CancelFlag&);
+
+template <typename Impl>
+Result<ResidencyReport> move(const Impl& impl, Move to, const Ref& ref, const ResidencyOptions& options,
+                             const Hooks& hooks) {
+  SY_RETURN_IF_ERROR(impl.check_writes());
+  SY_RETURN_IF_ERROR(check_option("ratio_millionths", options.ratio_millionths.value_or(1), 1U, 999'999U));
+  store::ResidencyRequest core;
+  SY_ASSIGN_OR_RETURN(core.target, impl.selector(ref));
+  core.expected_generation = options.expected_generation;
+  core.ratio_millionths = options.ratio_millionths;
+  core.wait = options.wait;
+  HookObserver observer(hooks);
+  SY_ASSIGN_OR_RETURN(const auto result, ((*impl.core).*to)(core, observer, flag_of(hooks.cancel)));
+  return from_core(result);
+}
+
 LeaseInfo lease_info(const metadata::Lease& lease) {
   return from_core(lease, lease.expires_mono_ms - real_runtime().mono_ms());
 }
@@ -299,15 +317,12 @@ Result<RepairReport> Store::repair(const Ref& ref, const RepairOptions& options,
   return RepairReport{from_core(result.record), result.restored_objects, result.restored_bytes};
 }
 
-Result<ResidencyReport> Store::rehydrate(const Ref& ref, const RehydrateOptions& options, const Hooks& hooks) const {
-  SY_RETURN_IF_ERROR(impl_->check_writes());
-  store::ResidencyRequest core;
-  SY_ASSIGN_OR_RETURN(core.target, impl_->selector(ref));
-  core.expected_generation = options.expected_generation;
-  core.wait = options.wait;
-  HookObserver observer(hooks);
-  SY_ASSIGN_OR_RETURN(const auto result, impl_->core->rehydrate(core, observer, flag_of(hooks.cancel)));
-  return from_core(result);
+Result<ResidencyReport> Store::rehydrate(const Ref& ref, const ResidencyOptions& options, const Hooks& hooks) const {
+  return move(*impl_, &store::Store::rehydrate, ref, options, hooks);
+}
+
+Result<ResidencyReport> Store::evict(const Ref& ref, const ResidencyOptions& options, const Hooks& hooks) const {
+  return move(*impl_, &store::Store::evict, ref, options, hooks);
 }
 
 Result<Operation> Store::operation(const std::string& operation_id) const {

@@ -117,11 +117,7 @@ Status run_set(Invocation& call) {
   SY_ASSIGN_OR_RETURN(request.prefer, preference_of(call));
   SY_ASSIGN_OR_RETURN(request.mode, mode_of(call));
   SY_ASSIGN_OR_RETURN(request.expected_generation, call.expected_generation());
-  if (const auto ratio = call.find("--ratio")) {
-    const auto millionths = parse_ratio_millionths(*ratio);
-    if (!millionths.ok()) return bad_flag("--ratio", *ratio, "a ratio from 0.000001 to 0.999999");
-    request.ratio_millionths = static_cast<std::uint32_t>(*millionths);
-  }
+  SY_ASSIGN_OR_RETURN(request.ratio_millionths, call.ratio("--ratio"));
   if (!request.prefer && !request.mode && !request.ratio_millionths) {
     return {Code::kInvalidArgument, "`policy set` wants at least one of --prefer, --ratio and --mode",
             "`steelyard policy show REF` shows the policy"};

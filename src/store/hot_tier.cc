@@ -51,6 +51,23 @@ Result<HotReplicas> find_hot(Context& context, const metadata::RevisionRecord& r
   return found;
 }
 
+Result<std::unique_ptr<tiers::GroupLock>> lock_to_count(Context& context, tiers::Tier& tier,
+                                                        const metadata::RevisionRecord& record) {
+  constexpr std::int64_t kPauseMs = 10;
+  constexpr std::int64_t kWaitMs = 3'000;
+  const std::int64_t deadline = context.runtime.mono_ms() + kWaitMs;
+  for (;;) {
+    SY_ASSIGN_OR_RETURN(auto lock, tier.try_lock_group(attempt_of(record).group, false));
+    if (lock != nullptr) return lock;
+    if (context.runtime.mono_ms() >= deadline) break;
+    context.runtime.sleep_ms(kPauseMs);
+  }
+  return Status(Code::kBusy,
+                "a process that removes replicas of " + formats::format_ref(record.identity) +
+                    " from memory does not come to an end",
+                "see whether it was stopped, and let it go on or end it");
+}
+
 HotReplicas find_hot_to_read(Context& context, const metadata::RevisionRecord& record,
                              const formats::StoredManifest& manifest) {
   if (record.hot_instance.empty()) return {};
@@ -69,6 +86,7 @@ void see_hot(Context& context, const metadata::RevisionRecord& record, metadata:
     SY_ASSIGN_OR_RETURN(const auto tier, context.hot->find());
     if (tier == nullptr) return {};
     SY_ASSIGN_OR_RETURN(const std::string instance, tier->instance());
+    SY_ASSIGN_OR_RETURN(const auto lock, lock_to_count(context, *tier, record));
     SY_ASSIGN_OR_RETURN(const auto listing, tier->list_group(attempt_of(record).group));
     if (listing.by_operation.empty()) {
       seen.hot_instance = instance;

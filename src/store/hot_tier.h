@@ -58,6 +58,11 @@ struct Context;
 Result<HotReplicas> find_hot(Context& context, const metadata::RevisionRecord& record,
                              const formats::StoredManifest& manifest);
 
+/// Keeps the replicas of a revision from being removed while they are counted for others to know. BUSY when a process
+/// that removes some does not come to an end.
+Result<std::unique_ptr<tiers::GroupLock>> lock_to_count(Context& context, tiers::Tier& tier,
+                                                        const metadata::RevisionRecord& record);
+
 /// For a reader: the replicas in the instance that the record names, if it is the one that is mounted here. Nothing
 /// where that cannot be found out: the cold ones do as well.
 HotReplicas find_hot_to_read(Context& context, const metadata::RevisionRecord& record,

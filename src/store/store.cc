@@ -173,6 +173,11 @@ class StoreImpl final : public Store {
     return run_repair(context_, request, source.get(), observer, cancel);
   }
 
+  Result<ResidencyResult> evict(const ResidencyRequest& request, Observer& observer,
+                                const CancelFlag& cancel) override {
+    return run_evict(context_, request, observer, cancel);
+  }
+
   Result<ResidencyResult> rehydrate(const ResidencyRequest& request, Observer& observer,
                                     const CancelFlag& cancel) override {
     return run_rehydrate(context_, request, observer, cancel);

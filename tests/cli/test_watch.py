@@ -329,7 +329,7 @@ def test_reconcile_goes_on_with_what_a_dead_runner_left(hot, steelyard, watch, t
     steelyard(*harness.import_args(harness.small_checkpoint(tmp_path / "a source"), "m"))
     keeper = watch("reconcile", "--watch")
     keeper.until("watching")
-    killed = steelyard.run("rehydrate", "m", env={"STEELYARD_FAULT": "kill@rehydrate.after_start"})
+    killed = steelyard.run("rehydrate", "m", env={"STEELYARD_FAULT": "kill@residency.after_start"})
     assert killed.code == -signal.SIGKILL
     assert keeper.until("m@main#1")[-1] == "m@main#1: the rehydration that was begun is done"
     assert steelyard.json("inspect", "m")["revision"]["residency"] == "HOT"

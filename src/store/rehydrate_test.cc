@@ -1,6 +1,4 @@
 // Rehydration where a test holds the parts of the store in its hands.
-#include "store/residency.h"
-
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -13,6 +11,7 @@
 #include "store/import.h"
 #include "store/open_store.h"
 #include "store/reconcile.h"
+#include "store/residency.h"
 #include "tiers/memory/test_instance.h"
 
 namespace steelyard::store {
