@@ -54,13 +54,11 @@ Result<HotReplicas> find_hot(Context& context, const metadata::RevisionRecord& r
 Result<std::unique_ptr<tiers::GroupLock>> lock_to_count(Context& context, tiers::Tier& tier,
                                                         const metadata::RevisionRecord& record) {
   constexpr std::int64_t kPauseMs = 10;
-  constexpr std::int64_t kWaitMs = 3'000;
-  const std::int64_t deadline = context.runtime.mono_ms() + kWaitMs;
-  for (;;) {
+  constexpr int kTriesMax = 300;
+  for (int tries = 0; tries < kTriesMax; ++tries) {
+    if (tries > 0) context.runtime.sleep_ms(kPauseMs);
     SY_ASSIGN_OR_RETURN(auto lock, tier.try_lock_group(attempt_of(record).group, false));
     if (lock != nullptr) return lock;
-    if (context.runtime.mono_ms() >= deadline) break;
-    context.runtime.sleep_ms(kPauseMs);
   }
   return Status(Code::kBusy,
                 "a process that removes replicas of " + formats::format_ref(record.identity) +
