@@ -58,6 +58,14 @@ Result<std::optional<std::int64_t>> Invocation::duration_ms(std::string_view fla
   return std::optional<std::int64_t>(*duration);
 }
 
+Result<std::optional<std::uint32_t>> Invocation::ratio(std::string_view flag) const {
+  const std::optional<std::string> text = find(flag);
+  if (!text) return std::optional<std::uint32_t>();
+  const Result<std::uint64_t> millionths = parse_ratio_millionths(*text);
+  if (!millionths.ok()) return bad_flag(flag, *text, "a ratio from 0.000001 to 0.999999");
+  return std::optional(static_cast<std::uint32_t>(*millionths));
+}
+
 Result<std::optional<std::uint64_t>> Invocation::expected_generation() const {
   return count(kExpectGeneration.name, 1, INT64_MAX);
 }

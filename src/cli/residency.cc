@@ -33,10 +33,7 @@ Result<store::ResidencyRequest> request_of(Invocation& call) {
   store::ResidencyRequest request;
   SY_ASSIGN_OR_RETURN(request.target, call.selector(call.operands().front()));
   SY_ASSIGN_OR_RETURN(request.expected_generation, call.expected_generation());
-  if (const auto ratio = call.find("--ratio")) {
-    SY_ASSIGN_OR_RETURN(const std::uint64_t millionths, parse_ratio_millionths(*ratio));
-    request.ratio_millionths = static_cast<std::uint32_t>(millionths);
-  }
+  SY_ASSIGN_OR_RETURN(request.ratio_millionths, call.ratio("--ratio"));
   request.make_room = call.has("--make-room");
   request.wait = !call.has("--no-wait");
   return request;

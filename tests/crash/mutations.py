@@ -191,6 +191,7 @@ MUTATIONS: dict[str, Mutation] = {
     "repair-start": Mutation(degraded, lambda place: ("repair", "m", "--no-wait")),
     "rehydrate": Mutation(model, lambda place: ("rehydrate", "m", *hot(place))),
     "reconcile-rehydrate": Mutation(rehydrating, lambda place: ("reconcile", *hot(place)), beside="rehydrate"),
+    "policy-set": Mutation(model, lambda place: ("policy", "set", "m", "--prefer", "hot", "--mode", "auto", "--expect-generation", generation_of(place)), env=SNAPSHOTS),
     "operation-cancel": Mutation(repairing, lambda place: ("operation", "cancel", operation_of(place))),
     "verify": Mutation(damaged, lambda place: ("verify", "m"), repeat=(5,)),
     "lease-acquire": Mutation(model, lambda place: ("lease", "acquire", "m", "--holder", "h", "--nonce", "n"), env=SNAPSHOTS),
@@ -200,6 +201,10 @@ MUTATIONS: dict[str, Mutation] = {
     "recover": Mutation(model, lambda place: ("recover", "--force", "--yes"), repeat=(0,)),
     "doctor-adopt": Mutation(without_identity, lambda place: ("doctor", "--adopt", "--yes"), beside="import"),
 }  # fmt: skip
+
+
+def generation_of(place: Place) -> int:
+    return place.steelyard.json("inspect", "m")["revision"]["metadata_generation"]
 
 
 def operation_of(place: Place) -> str:
