@@ -181,6 +181,7 @@ class Eviction final : public ResidencyRun {
     return plan_ ? "what is outside the ratio's set has left memory" : "nothing is left in memory";
   }
   const char* noun() const override { return "the eviction"; }
+  const char* verb() const override { return "evicting"; }
   Residency whole_target() const override { return Residency::kCold; }
 };
 

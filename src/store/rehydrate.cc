@@ -53,6 +53,8 @@ class Rehydration final : public ResidencyRun {
     return missing();
   }
 
+  Status check_room() override { return tier_->check_fits(missing().bytes); }
+
   Totals missing() const {
     Totals sum;
     for (std::uint32_t object = 0; object < objects(); ++object) {
@@ -115,6 +117,7 @@ class Rehydration final : public ResidencyRun {
     return plan_ ? "the objects of the ratio's set are in memory" : "every object is in memory";
   }
   const char* noun() const override { return "the rehydration"; }
+  const char* verb() const override { return "rehydrating"; }
   Residency whole_target() const override { return Residency::kHot; }
 };
 

@@ -37,32 +37,17 @@ TEST_F(RehydrateTest, EveryObjectIsBroughtOnceAndReadFromThere) {
 
 TEST_F(RehydrateTest, WhatIsBadInMemoryIsReadFromTheColdTier) {
   ASSERT_TRUE(rehydrate().ok());
-  for (const auto& file : fs::recursive_directory_iterator(memory_.path())) {
-    if (file.path().filename() != "00000002") continue;
-    fs::permissions(file.path(), fs::perms::owner_all);
-    std::fstream bad(file.path(), std::ios::in | std::ios::out | std::ios::binary);
-    bad.seekp(5000);
-    bad.put('!');
-  }
+  damage_hot(2);
   EXPECT_TRUE(cat() == data_);
 }
 
-TEST_F(RehydrateTest, WithoutRoomItFailsAndLeavesNothing) {
-  options_.hot_capacity = 2 * kMiB;
-  tiers::MemoryOptions small;
-  small.path = memory_.path();
-  small.store_id = parts_.store_id;
-  small.capacity = 2 * kMiB;
-  hot_.emplace([&](bool create) {
-    small.create = create;
-    return tiers::open_memory(runtime_, small);
-  });
+TEST_F(RehydrateTest, WhatCannotFitIsNotBegun) {
+  use_capacity(2 * kMiB);
+  const auto before = record();
   const auto refused = rehydrate();
   EXPECT_EQ(refused.code(), Code::kNoSpace) << refused.status().to_string();
   EXPECT_NE(refused.status().message().find("hot.capacity"), std::string::npos);
-  EXPECT_EQ(record().residency, Residency::kCold);
-  EXPECT_FALSE(record().operation);
-  EXPECT_EQ(record().finished_operations.back().state, metadata::OperationState::kFailed);
+  EXPECT_EQ(record(), before);
   EXPECT_EQ(hot_bytes(), 0U);
 }
 
@@ -75,6 +60,26 @@ TEST_F(RehydrateTest, ADamagedColdObjectEndsItAndIsRecorded) {
   EXPECT_EQ(record().residency, Residency::kCold);
   EXPECT_FALSE(record().operation);
   EXPECT_EQ(hot_bytes(), 0U);
+}
+
+TEST_F(RehydrateTest, OneWhoseMemoryIsGoneIsEndedAndBegunAnew) {
+  request_.wait = false;
+  ASSERT_TRUE(rehydrate().ok());
+  const std::string first = record().operation->operation_id;
+  fs::remove_all(memory_.path() + "/steelyard-" + parts_.store_id);
+  ASSERT_TRUE(hot_->make().ok());
+  const ReconcileReport report = reconcile();
+  EXPECT_EQ(report.waiting.size(), 1U) << "another container may have that memory";
+  ASSERT_TRUE(record().operation);
+  request_.wait = true;
+  const auto done = rehydrate();
+  ASSERT_TRUE(done.ok()) << done.status().to_string();
+  EXPECT_EQ(done->record.residency, Residency::kHot);
+  ASSERT_EQ(done->record.finished_operations.size(), 2U);
+  const metadata::Operation& ended = done->record.finished_operations.front();
+  EXPECT_EQ(ended.operation_id, first);
+  EXPECT_EQ(ended.state, metadata::OperationState::kFailed);
+  EXPECT_NE(ended.message.find("not mounted here"), std::string::npos) << ended.message;
 }
 
 TEST_F(RehydrateTest, OneThatWasOnlyStartedIsCarriedOutByAReconcile) {

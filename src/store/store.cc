@@ -1,5 +1,6 @@
 #include "store/store.h"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -8,6 +9,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "formats/ref.h"
 #include "store/ballast.h"
 #include "store/cat.h"
 #include "store/context.h"
@@ -31,6 +33,7 @@
 #include "store/usage.h"
 #include "store/verify.h"
 #include "store/watch.h"
+#include "tiers/open.h"
 
 namespace steelyard::store {
 namespace {
@@ -90,6 +93,9 @@ class StoreImpl final : public Store {
   Result<ImportResult> import(const ImportRequest& request, Observer& observer, const CancelFlag& cancel) override {
     SY_ASSIGN_OR_RETURN(const auto source, parts_.open_source(request.source, request.follow_links));
     SY_ASSIGN_OR_RETURN(ImportResult result, run_import(context_, request, *source, observer, cancel));
+    if (request.into_memory) {
+      SY_ASSIGN_OR_RETURN(result.record, bring_imported(result.record, observer, cancel));
+    }
     // The revision is published, whether its leases can be counted now or not.
     if (const auto leases = active_leases(result.record.identity); leases.ok()) {
       result.active_leases = *leases;
@@ -141,6 +147,7 @@ class StoreImpl final : public Store {
       ++inspection.cold_objects;
       inspection.cold_bytes += member.bytes;
     }
+    look_at_memory(inspection);
     return inspection;
   }
 
@@ -288,6 +295,21 @@ class StoreImpl final : public Store {
   }
 
  private:
+  Result<metadata::RevisionRecord> bring_imported(const metadata::RevisionRecord& record, Observer& observer,
+                                                  const CancelFlag& cancel) {
+    ResidencyRequest request;
+    request.target = selector_of(record.identity);
+    auto brought = run_rehydrate(context_, request, observer, cancel);
+    if (brought.ok()) return std::move(brought->record);
+    const std::string ref = formats::format_ref(record.identity);
+    const std::string next = fmt::format("`steelyard rehydrate {}` brings it into memory", ref);
+    Status status = std::move(brought).status();
+    const std::string hint = status.hint().empty() || is_cancelled(status) ? next : status.hint() + "; then " + next;
+    return std::move(status)
+        .annotate("bringing into memory", ref + ", which is published and in the cold tier")
+        .with_hint(hint);
+  }
+
   /// One for all open revisions of the store, as long as there is one.
   std::shared_ptr<BufferPool> read_memory() {
     const std::lock_guard lock(read_memory_mutex_);
@@ -297,6 +319,19 @@ class StoreImpl final : public Store {
       read_memory_ = memory;
     }
     return memory;
+  }
+
+  void look_at_memory(Inspection& inspection) {
+    HotReplicas found;
+    if (inspection.manifest) {
+      auto looked = find_hot(context_, inspection.record, *inspection.manifest);
+      if (looked.ok()) found = std::move(looked).value();
+      if (!looked.ok()) log_warning("what lies in memory is not known: {}", looked.status().message());
+    }
+    inspection.hot_objects = found.members;
+    inspection.hot_bytes = found.bytes;
+    inspection.hot_elsewhere =
+        !inspection.record.hot_instance.empty() && inspection.record.hot_instance != found.instance;
   }
 
   void note_bad_manifest(const metadata::RevisionRecord& record) {
@@ -323,6 +358,17 @@ Result<std::unique_ptr<Store>> Store::open(Runtime& runtime, const StoreOptions&
   if (!options.cold_path.empty()) absolute.cold_path = paths.cold;
   SY_ASSIGN_OR_RETURN(StoreParts parts, open_parts(runtime, absolute, mode));
   return make_store(runtime, absolute, std::move(parts));
+}
+
+Result<std::uint64_t> memory_room(Runtime& runtime, const StoreOptions& options) {
+  const auto parts = open_parts(runtime, options, OpenMode::kRead);
+  if (parts.ok()) {
+    const auto tier = parts->open_hot(false);
+    if (tier.ok()) return (*tier)->available_bytes();
+    if (tier.code() != Code::kNotFound) return tier.status();
+  }
+  SY_ASSIGN_OR_RETURN(const tiers::MemoryPlace place, tiers::look_at_memory_place(memory_options(options)));
+  return place.available_bytes();
 }
 
 std::unique_ptr<Store> make_store(Runtime& runtime, const StoreOptions& options, StoreParts parts) {

@@ -93,6 +93,7 @@ struct ImportRequest {
   metadata::Policy policy;
   bool verify_after_write = false;
   std::int64_t wait_ms = 0;  ///< for another writer of the same identity
+  bool into_memory = false;  ///< HOT before it ends. NO_SPACE before anything is copied where that is known first
 };
 struct ImportResult {
   metadata::RevisionRecord record;
@@ -118,6 +119,9 @@ struct Inspection {
   std::vector<catalog::Catalog::LeaseRow> leases;
   std::uint64_t cold_objects = 0;  ///< counts the manifest
   std::uint64_t cold_bytes = 0;
+  std::uint64_t hot_objects = 0;  ///< payload objects in the memory that is mounted here
+  std::uint64_t hot_bytes = 0;
+  bool hot_elsewhere = false;  ///< the record names a memory that is not mounted here
   bool read_only = false;
 };
 
@@ -127,6 +131,7 @@ struct Problem {
   std::string file;
   std::vector<std::string> tensors;     ///< all whose bytes touch the bad block
   std::string object;                   ///< key
+  std::string tier = "cold";            ///< whose replica it is
   std::optional<std::uint64_t> offset;  ///< first bad block in the object
   std::string expected;
   std::string actual;
@@ -137,6 +142,9 @@ struct VerifyReport {
   std::uint64_t checked_files = 0;
   std::uint64_t checked_objects = 0;  ///< counts the manifest
   std::uint64_t checked_bytes = 0;
+  std::uint64_t hot_objects = 0;  ///< replicas in memory, which were checked beside those
+  std::uint64_t hot_bytes = 0;
+  bool recorded = false;  ///< `record` is as it is after what was found; else as it was before
   std::vector<Problem> problems;
 };
 
@@ -362,6 +370,9 @@ class Store {
 
 /// Everything an import would do but for reading the bytes: scans, validates headers and indexes. Needs no store.
 Result<formats::CheckpointPlan> preview_import(const ImportRequest& request, Observer& observer);
+
+/// What the memory tier of a store can take now, be there a store or not.
+Result<std::uint64_t> memory_room(Runtime& runtime, const StoreOptions& options);
 
 struct RecoverRequest {
   bool dry_run = false;

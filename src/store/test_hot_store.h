@@ -97,6 +97,26 @@ class HotStoreTest : public testing::Test {
     file.seekp(100);
     file.put('!');
   }
+  void damage_hot(std::uint32_t index) {
+    for (const auto& file : fs::recursive_directory_iterator(memory_.path())) {
+      if (file.path().filename() != "0000000" + std::to_string(index)) continue;
+      fs::permissions(file.path(), fs::perms::owner_all);
+      std::fstream bad(file.path(), std::ios::in | std::ios::out | std::ios::binary);
+      bad.seekp(5000);
+      bad.put('!');
+    }
+  }
+  void use_capacity(std::uint64_t bytes) {
+    tiers::MemoryOptions small;
+    small.path = memory_.path();
+    small.store_id = parts_.store_id;
+    small.capacity = bytes;
+    hot_.emplace([this, small](bool create) {
+      tiers::MemoryOptions now = small;
+      now.create = create;
+      return tiers::open_memory(runtime_, now);
+    });
+  }
 
   tiers::TestFolder root_;
   tiers::TestTmpfs memory_;

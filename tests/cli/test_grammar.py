@@ -134,14 +134,6 @@ def test_flags_stand_before_and_after_the_verb(steelyard):
     assert nothing == "no revision in namespace default matches: resource other, state DELETED, label a=b\n"
 
 
-def test_the_hot_tier_is_refused_not_ignored(steelyard, checkpoint):
-    error = steelyard.error("import", checkpoint, "--residency", "hot", code=2)
-    assert "hot" in error["message"] and "not available in this version" in error["message"]
-    error = steelyard.error("import", checkpoint, "--policy-prefer", "hot", code=2)
-    assert "policy.prefer hot" in error["message"]
-    assert not steelyard.store.exists()
-
-
 def test_an_error_is_the_last_line_of_stderr_in_json(steelyard):
     for words in (["--json", "nonsense"], ["nonsense", "--json"]):
         result = steelyard(*words, code=2)
