@@ -17,6 +17,7 @@
 #include "store/committed_marker.h"
 #include "store/damage_record.h"
 #include "store/manifest_file.h"
+#include "store/policies.h"
 #include "store/progress_meter.h"
 #include "store/removal.h"
 #include "store/repair.h"
@@ -66,6 +67,21 @@ class Reconciliation {
   Status all() {
     SY_RETURN_IF_ERROR(for_each([this](const RevisionRecord& record) { return find_suspects(record); }));
     return for_each([this](const RevisionRecord& record) { return one(record); });
+  }
+
+  /// Last, as what was observed decides what the policies ask for.
+  Status follow(const std::optional<metadata::Identity>& only) {
+    if (context_.hot == nullptr) return {};
+    return follow_policies(context_, only, observer_, cancel_, [this](const metadata::Move& move, const Status& moved) {
+      std::string ref = formats::format_ref(move.identity);
+      if (moved.ok()) {
+        report_.changes.push_back(
+            {std::move(ref), fmt::format("{} by its policy: {}", name_of(move.target), move.why)});
+      } else {
+        auto& left = moved.code() == Code::kNoSpace ? report_.waiting : report_.failed;
+        left.push_back({std::move(ref), moved});
+      }
+    });
   }
 
   ReconcileReport take() { return std::move(report_); }
@@ -372,6 +388,7 @@ Result<ReconcileReport> run_reconcile(Context& context, const std::optional<Sele
   Reconciliation reconciliation(context, observer, cancel);
   if (!selector) {
     SY_RETURN_IF_ERROR(reconciliation.all());
+    SY_RETURN_IF_ERROR(reconciliation.follow(std::nullopt));
     return reconciliation.take();
   }
   const auto published = [](const RevisionRecord& record) { return record.committed_seq != 0; };
@@ -382,6 +399,7 @@ Result<ReconcileReport> run_reconcile(Context& context, const std::optional<Sele
   SY_ASSIGN_OR_RETURN(const RevisionRecord record,
                       newest_that(context.catalog, *selector, {live, importing, published}));
   SY_RETURN_IF_ERROR(reconciliation.one(record));
+  SY_RETURN_IF_ERROR(reconciliation.follow(record.identity));
   return reconciliation.take();
 }
 

@@ -18,17 +18,21 @@
 #include "store/gc.h"
 #include "store/import.h"
 #include "store/io_budget.h"
+#include "store/keep_reconciled.h"
 #include "store/lease_guard.h"
 #include "store/manifest_file.h"
 #include "store/materialize.h"
 #include "store/open_revision.h"
 #include "store/open_store.h"
+#include "store/policies.h"
+#include "store/policy.h"
 #include "store/reconcile.h"
 #include "store/repair.h"
 #include "store/residency.h"
 #include "store/resolve.h"
 #include "store/usage.h"
 #include "store/verify.h"
+#include "store/watch.h"
 #include "tiers/open.h"
 
 namespace steelyard::store {
@@ -107,6 +111,10 @@ class StoreImpl final : public Store {
 
   Result<metadata::RevisionRecord> resolve(const Selector& selector, bool allow_degraded) override {
     return store::resolve(catalog_, selector, allow_degraded ? Purpose::kReadDegraded : Purpose::kRead);
+  }
+
+  Result<metadata::RevisionRecord> find(const Selector& selector) override {
+    return store::resolve(catalog_, selector, Purpose::kInspect);
   }
 
   Result<std::uint64_t> active_leases(const metadata::Identity& identity) override {
@@ -192,6 +200,14 @@ class StoreImpl final : public Store {
     return catalog_.query_operation(operation_id);
   }
 
+  Result<metadata::RevisionRecord> update_policy(const PolicyRequest& request) override {
+    return store::update_policy(catalog_, request);
+  }
+
+  Result<catalog::WatchBatch> watch(const catalog::WatchQuery& query, const CancelFlag& cancel) override {
+    return run_watch(context_, query, cancel);
+  }
+
   Result<metadata::RevisionRecord> find_deletable(const Selector& selector) override {
     return store::find_deletable(catalog_, selector);
   }
@@ -213,6 +229,11 @@ class StoreImpl final : public Store {
     return run_reconcile(context_, selector, observer, cancel);
   }
 
+  Status keep_reconciled(const std::optional<Selector>& selector, Observer& observer,
+                         const std::function<Status(const ReconcileReport&)>& tell, const CancelFlag& cancel) override {
+    return run_keep_reconciled(context_, selector, observer, tell, cancel);
+  }
+
   Result<GcReport> gc(bool dry_run, const CancelFlag& cancel) override { return run_gc(context_, dry_run, cancel); }
 
   Result<metadata::Lease> acquire_lease(const Selector& selector, const std::string& holder, const std::string& nonce,
@@ -226,6 +247,22 @@ class StoreImpl final : public Store {
     command.allow_degraded = allow_degraded;
     command.process = context_.runtime.self();
     return store::acquire_lease(context_, record, command);
+  }
+
+  Result<bool> follow_policy(const metadata::Identity& identity, Observer& observer,
+                             const CancelFlag& cancel) override {
+    if (context_.hot == nullptr || parts_.read_only) return false;
+    SY_ASSIGN_OR_RETURN(const auto record, catalog_.get_weight_revision(identity));
+    if (record.policy.mode == metadata::PolicyMode::kManual) return false;
+    bool any = false;
+    Status failed;
+    const auto note = [&](const metadata::Move& /*move*/, const Status& moved) {
+      any = true;
+      if (failed.ok()) failed = moved;
+    };
+    SY_RETURN_IF_ERROR(follow_policies(context_, identity, observer, cancel, note));
+    SY_RETURN_IF_ERROR(failed);
+    return any;
   }
 
   Result<metadata::Lease> renew_lease(const std::string& lease_id, std::int64_t ttl_ms) override {

@@ -212,6 +212,7 @@ MUTATIONS: dict[str, Mutation] = {
     "repair-start": Mutation(degraded, lambda place: ("repair", "m", "--no-wait")),
     "rehydrate": Mutation(model, lambda place: ("rehydrate", "m", *hot(place))),
     "reconcile-rehydrate": Mutation(rehydrating, lambda place: ("reconcile", *hot(place)), beside="rehydrate"),
+    "policy-set": Mutation(model, lambda place: ("policy", "set", "m", "--prefer", "hot", "--mode", "auto", "--expect-generation", generation_of(place)), env=SNAPSHOTS),
     "rehydrate-anew": Mutation(rehydrating_elsewhere, lambda place: ("rehydrate", "m", *hot(place)), beside="rehydrate"),
     "import-hot": Mutation(lambda place: None, lambda place: (*harness.import_args(place.source, "m"), "--residency", "hot", *hot(place)), beside="rehydrate"),
     "repair-from-memory": Mutation(hot_and_bad_below, lambda place: ("repair", "m", *hot(place)), beside="repair"),
@@ -226,6 +227,10 @@ MUTATIONS: dict[str, Mutation] = {
     "recover": Mutation(model, lambda place: ("recover", "--force", "--yes"), repeat=(0,)),
     "doctor-adopt": Mutation(without_identity, lambda place: ("doctor", "--adopt", "--yes"), beside="import"),
 }  # fmt: skip
+
+
+def generation_of(place: Place) -> int:
+    return place.steelyard.json("inspect", "m")["revision"]["metadata_generation"]
 
 
 def operation_of(place: Place) -> str:
