@@ -131,6 +131,20 @@ TEST_F(ResidencyRules, RehydratingEndsWhenEverythingIsHot) {
   EXPECT_EQ(permit(1).code(), Code::kInvalidArgument) << "there is no runner";
 }
 
+TEST_F(ResidencyRules, AMoveThatEndsLeavesTheDamageThatWasFoundMeanwhile) {
+  for (const OperationState state : {OperationState::kFailed, OperationState::kDone}) {
+    ASSERT_TRUE(observe(seen(0)).ok());
+    ASSERT_TRUE(start(OperationKind::kRehydrating, Residency::kHot).ok());
+    Observation damaged = seen(0);
+    damaged.damage = {{now().manifest_key}, 1};
+    ASSERT_TRUE(observe(damaged).ok());
+    // Its runner looked before that.
+    ASSERT_TRUE(end(state, seen(2)).ok());
+    EXPECT_EQ(place(), "DEGRADED HOT of 2");
+    EXPECT_EQ(now().damage, damaged.damage);
+  }
+}
+
 TEST_F(ResidencyRules, AFailedOneSaysHowFarItCame) {
   ASSERT_TRUE(start(OperationKind::kRehydrating, Residency::kHot).ok());
   EXPECT_EQ(permit(1).code(), Code::kInvalidArgument) << "it removes nothing";

@@ -10,15 +10,24 @@
 namespace steelyard::store {
 
 Result<std::shared_ptr<tiers::Tier>> HotTier::open(bool create) {
-  const std::lock_guard lock(mutex_);
-  if (tier_ != nullptr && tier_->instance().code() != Code::kUnavailable) return tier_;
-  tier_.reset();
+  const auto known = [&] {
+    const std::lock_guard lock(mutex_);
+    return tier_;
+  }();
+  if (known != nullptr && known->instance().code() != Code::kUnavailable) return known;
+  // Without the lock: it may take its time.
   auto opened = open_(create);
   // No instance, or no tmpfs in which one could be.
   const bool none = opened.code() == Code::kNotFound || opened.code() == Code::kInvalidArgument;
+  std::shared_ptr<tiers::Tier> now = opened.ok() ? std::move(opened).value() : nullptr;
+  const std::lock_guard lock(mutex_);
+  if (tier_ == known) {
+    tier_ = std::move(now);
+  } else if (tier_ != nullptr) {
+    return tier_;  // another task opened it meanwhile
+  }
   if (none && !create) return std::shared_ptr<tiers::Tier>();
   SY_RETURN_IF_ERROR(opened.status());
-  tier_ = std::move(opened).value();
   return tier_;
 }
 
@@ -74,8 +83,14 @@ void see_hot(Context& context, const metadata::RevisionRecord& record, metadata:
       seen.hot_instance = instance;
       return {};
     }
-    SY_ASSIGN_OR_RETURN(const auto manifest, load_manifest(context.cold, record));
-    SY_ASSIGN_OR_RETURN(const HotReplicas found, find_hot(context, record, manifest));
+    const auto manifest = load_manifest(context.cold, record);
+    if (manifest.code() == Code::kCorrupt) {
+      // Without it no replica can be read, wherever it lies.
+      seen.hot_instance = instance;
+      return {};
+    }
+    SY_RETURN_IF_ERROR(manifest.status());
+    SY_ASSIGN_OR_RETURN(const HotReplicas found, find_hot(context, record, *manifest));
     seen.hot_instance = found.instance;
     seen.hot_members = found.members;
     seen.hot_bytes = found.bytes;

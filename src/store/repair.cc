@@ -375,7 +375,7 @@ class Repair {
     SY_POINT(context_.runtime, "repair.after_end");
     if (!unrestored_.empty()) return nobody_has();
     result_.record = std::move(ended).value();
-    result_.operation = result_.record.finished_operations.back();
+    result_.operation = ended_operation(*result_.operation, state, result_.record);
     result_.restored_objects = restored;
     result_.restored_bytes = total_bytes_;
     return std::move(result_);

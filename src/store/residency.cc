@@ -167,7 +167,7 @@ class Rehydration {
       if (ended.ok()) {
         SY_POINT(context_.runtime, "rehydrate.after_end");
         result_.record = std::move(ended).value();
-        result_.operation = result_.record.finished_operations.back();
+        result_.operation = ended_operation(*result_.operation, OperationState::kDone, result_.record);
         return std::move(result_);
       }
       status = std::move(ended).status();

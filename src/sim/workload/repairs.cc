@@ -18,7 +18,7 @@ Status Client::repair(const metadata::Identity& identity, bool with_source, bool
   request.wait = wait;
   Operation& operation = start(fmt::format("repair {}{}{}", text_of(identity),
                                            request.source.empty() ? "" : " --source", wait ? "" : " --no-wait"));
-  operation.repairs = true;
+  operation.operates = true;
   const store::CancelFlag cancel{false};
   Deaf deaf;
   const auto answer = store_->repair(request, deaf, cancel);
