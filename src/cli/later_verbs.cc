@@ -4,20 +4,12 @@
 namespace steelyard::cli {
 namespace {
 
-constexpr std::string_view kNoEviction = "memory is freed with the revision (`delete`), or when the machine restarts";
 constexpr std::string_view kPolicy =
     "a policy is set at import with the settings policy.prefer, policy.ratio and policy.mode, and shown by `inspect "
     "--json`";
 
 }  // namespace
 
-constinit const VerbSpec kEvictVerb = {.name = "evict",
-                                       .operands = "REF",
-                                       .operands_min = 1,
-                                       .operands_max = 1,
-                                       .summary = "free a revision's memory",
-                                       .later = "it will free the memory of a hot revision",
-                                       .meanwhile = kNoEviction};
 constinit const VerbSpec kPolicyShowVerb = {.name = "policy",
                                             .sub = "show",
                                             .operands = "REF",

@@ -81,7 +81,8 @@ struct Observation {
 /// with their share of the logical bytes; COLD: none; ABSENT: nothing is readable anywhere.
 ///
 /// Nothing is published, and the record comes back as it is, by who cannot see the memory instance that the record
-/// names: one of another boot is gone, but one of this boot may be whole where others mount it. Only where at least as
+/// names: one of another boot is gone, but one of this boot may be whole where others mount it. But that nothing is
+/// damaged is true whatever lies there, and published. Only where at least as
 /// many bytes are hot in the observer's own does the record name that one from then on. While removals of an EVICTING
 /// operation are permitted, an observation may find a revision colder than its record says, never hotter.
 struct ReconcileRevision {

@@ -107,6 +107,18 @@ TEST_F(ResidencyRules, AnotherInstanceIsUnknown) {
   EXPECT_EQ(place(), "READY HOT of 2");
 }
 
+TEST_F(ResidencyRules, WhatIsWholeInTheColdTierIsReadyWhateverLiesElsewhere) {
+  Observation damaged = seen(1);
+  damaged.damage = {{now().manifest_key}, 1};
+  ASSERT_TRUE(observe(damaged).ok());
+  EXPECT_EQ(place(), "DEGRADED MIXED 500000 of 1");
+  // A repair, by a process that has mounted another memory.
+  ASSERT_TRUE(observe(seen(0, kOther)).ok());
+  EXPECT_EQ(place(), "READY MIXED 500000 of 1");
+  EXPECT_EQ(now().hot_instance, kMine);
+  EXPECT_EQ(now().damage, DamageReport());
+}
+
 TEST_F(ResidencyRules, AnInstanceOfAnotherBootIsGone) {
   make_hot();
   bench.now.epoch = "boot-b";

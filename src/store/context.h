@@ -22,7 +22,7 @@ struct Context {
   std::uint64_t io_budget = 0;  ///< bytes of I/O buffers that one verb may hold; open revisions share as much once more
   bool read_only = false;
   std::string ballast = {};  ///< ballast.h
-  HotTier* hot = nullptr;  ///< null: this store has no memory tier
+  HotTier* hot = nullptr;    ///< null: this store has no memory tier
 };
 
 /// Where the members of a revision lie.

@@ -36,7 +36,7 @@ Result<std::shared_ptr<tiers::Tier>> HotTier::find() { return open(false); }
 Result<std::shared_ptr<tiers::Tier>> HotTier::make() { return open(true); }
 
 Result<HotReplicas> find_hot(Context& context, const metadata::RevisionRecord& record,
-                             const formats::StoredManifest& manifest) {
+                             const formats::StoredManifest& manifest, const tiers::AttemptName* without) {
   HotReplicas found;
   if (context.hot == nullptr) return found;
   SY_ASSIGN_OR_RETURN(found.tier, context.hot->find());
@@ -45,7 +45,7 @@ Result<HotReplicas> find_hot(Context& context, const metadata::RevisionRecord& r
   const tiers::AttemptName committed = attempt_of(record);
   SY_ASSIGN_OR_RETURN(const tiers::GroupListing listing, found.tier->list_group(committed.group));
   for (const tiers::AttemptName& made : listing.by_operation) {
-    if (made.attempt != committed.attempt) continue;
+    if (made.attempt != committed.attempt || (without != nullptr && made == *without)) continue;
     SY_ASSIGN_OR_RETURN(const auto objects, found.tier->list_attempt(made));
     for (const tiers::ObjectStat& object : objects) {
       const std::uint32_t index = object.name.index;
@@ -60,6 +60,37 @@ Result<HotReplicas> find_hot(Context& context, const metadata::RevisionRecord& r
   return found;
 }
 
+namespace {
+
+Result<std::unique_ptr<tiers::GroupLock>> lock_group(Context& context, tiers::Tier& tier,
+                                                     const metadata::RevisionRecord& record, bool exclusive) {
+  constexpr std::int64_t kPauseMs = 10;
+  constexpr std::int64_t kWaitMs = 3'000;
+  const std::int64_t deadline = context.runtime.mono_ms() + kWaitMs;
+  for (;;) {
+    SY_ASSIGN_OR_RETURN(auto lock, tier.try_lock_group(attempt_of(record).group, exclusive));
+    if (lock != nullptr) return lock;
+    if (context.runtime.mono_ms() >= deadline) break;
+    context.runtime.sleep_ms(kPauseMs);
+  }
+  return Status(Code::kBusy,
+                std::string("a process that removes ") + (exclusive ? "or counts " : "") + "replicas of " +
+                    formats::format_ref(record.identity) + " in memory does not come to an end",
+                "see whether it was stopped, and let it go on or end it");
+}
+
+}  // namespace
+
+Result<std::unique_ptr<tiers::GroupLock>> lock_to_count(Context& context, tiers::Tier& tier,
+                                                        const metadata::RevisionRecord& record) {
+  return lock_group(context, tier, record, false);
+}
+
+Result<std::unique_ptr<tiers::GroupLock>> lock_to_remove(Context& context, tiers::Tier& tier,
+                                                         const metadata::RevisionRecord& record) {
+  return lock_group(context, tier, record, true);
+}
+
 HotReplicas find_hot_to_read(Context& context, const metadata::RevisionRecord& record,
                              const formats::StoredManifest& manifest) {
   if (record.hot_instance.empty()) return {};
@@ -71,36 +102,53 @@ HotReplicas find_hot_to_read(Context& context, const metadata::RevisionRecord& r
   return {};
 }
 
-void see_hot(Context& context, const metadata::RevisionRecord& record, metadata::Observation& seen) {
+namespace {
+
+/// `leaving`, if given: who asks holds the lock.
+Status count_hot(Context& context, const metadata::RevisionRecord& record, const tiers::AttemptName* leaving,
+                 metadata::Observation& seen) {
+  if (context.hot == nullptr) return {};
+  SY_ASSIGN_OR_RETURN(const auto tier, context.hot->find());
+  if (tier == nullptr) return {};
+  SY_ASSIGN_OR_RETURN(const std::string instance, tier->instance());
+  std::unique_ptr<tiers::GroupLock> lock;
+  if (leaving == nullptr) {
+    SY_ASSIGN_OR_RETURN(lock, lock_to_count(context, *tier, record));
+  }
+  SY_ASSIGN_OR_RETURN(const auto listing, tier->list_group(attempt_of(record).group));
+  seen.hot_instance = instance;
+  if (listing.by_operation.empty()) return {};
+  const auto manifest = load_manifest(context.cold, record);
+  // Without it no replica can be read, wherever it lies.
+  if (manifest.code() == Code::kCorrupt) return {};
+  SY_RETURN_IF_ERROR(manifest.status());
+  SY_ASSIGN_OR_RETURN(const HotReplicas found, find_hot(context, record, *manifest, leaving));
+  seen.hot_instance = found.instance;
+  seen.hot_members = found.members;
+  seen.hot_bytes = found.bytes;
+  return {};
+}
+
+void see(Context& context, const metadata::RevisionRecord& record, const tiers::AttemptName* leaving,
+         metadata::Observation& seen) {
   seen.boot_id = context.runtime.epoch();
-  if (context.hot == nullptr) return;
-  const auto look = [&]() -> Status {
-    SY_ASSIGN_OR_RETURN(const auto tier, context.hot->find());
-    if (tier == nullptr) return {};
-    SY_ASSIGN_OR_RETURN(const std::string instance, tier->instance());
-    SY_ASSIGN_OR_RETURN(const auto listing, tier->list_group(attempt_of(record).group));
-    if (listing.by_operation.empty()) {
-      seen.hot_instance = instance;
-      return {};
-    }
-    const auto manifest = load_manifest(context.cold, record);
-    if (manifest.code() == Code::kCorrupt) {
-      // Without it no replica can be read, wherever it lies.
-      seen.hot_instance = instance;
-      return {};
-    }
-    SY_RETURN_IF_ERROR(manifest.status());
-    SY_ASSIGN_OR_RETURN(const HotReplicas found, find_hot(context, record, *manifest));
-    seen.hot_instance = found.instance;
-    seen.hot_members = found.members;
-    seen.hot_bytes = found.bytes;
-    return {};
-  };
-  const Status looked = look();
-  if (looked.ok()) return;
+  const Status counted = count_hot(context, record, leaving, seen);
+  if (counted.ok()) return;
   // It knows nothing about memory then, and says so.
   seen.boot_id.clear();
-  log_info("what of {} lies in memory is not known: {}", formats::format_ref(record.identity), looked.to_string());
+  seen.hot_instance.clear();
+  log_info("what of {} lies in memory is not known: {}", formats::format_ref(record.identity), counted.to_string());
+}
+
+}  // namespace
+
+void see_hot(Context& context, const metadata::RevisionRecord& record, metadata::Observation& seen) {
+  see(context, record, nullptr, seen);
+}
+
+void see_hot_without(Context& context, const metadata::RevisionRecord& record, const tiers::AttemptName& leaving,
+                     metadata::Observation& seen) {
+  see(context, record, &leaving, seen);
 }
 
 std::shared_ptr<tiers::Tier> mounted_hot(Context& context) {

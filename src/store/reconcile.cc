@@ -21,6 +21,7 @@
 #include "store/removal.h"
 #include "store/repair.h"
 #include "store/residency.h"
+#include "store/residency_run.h"
 #include "store/resolve.h"
 #include "store/stop_signal.h"
 #include "store/verify.h"
@@ -45,8 +46,9 @@ class Reconciliation {
       if (cancel_.load()) return cancelled("reconcile");
       Status status = look_at(record);
       if (status.ok() || is_cancelled(status)) return status;
-      if (status.code() != Code::kBusy) {
-        // Whatever was said of a record that somebody changed meanwhile, or ended and compacted, is of another one.
+      const Code code = status.code();
+      if (code == Code::kStaleGeneration || code == Code::kNotFound || code == Code::kNotReady) {
+        // Somebody else changed it meanwhile, began to delete it, or ended and compacted it.
         auto now = context_.catalog.get_weight_revision(record.identity);
         if (now.code() == Code::kNotFound) return {};
         const bool moved = now.ok() && now->metadata_generation != record.metadata_generation;
@@ -157,15 +159,8 @@ class Reconciliation {
       // One that was given a source before waits for it.
       if (!done) report_.waiting.push_back({formats::format_ref(record.identity), std::move(repaired)});
     }
-    if (record.operation && record.operation->kind == metadata::OperationKind::kRehydrating &&
-        context_.hot != nullptr) {
-      PhaseOfRevision observer(observer_, formats::format_ref(record.identity));
-      ResidencyRequest request;
-      request.target = selector_of(record.identity);
-      SY_RETURN_IF_ERROR(run_rehydrate(context_, request, observer, cancel_).status());
-      changed(record, "the rehydration that was begun is done");
-      SY_ASSIGN_OR_RETURN(record, context_.catalog.get_weight_revision(record.identity));
-    }
+    SY_RETURN_IF_ERROR(end_move(record));
+    SY_ASSIGN_OR_RETURN(record, context_.catalog.get_weight_revision(record.identity));
     SY_ASSIGN_OR_RETURN(const RevisionRecord after, observe(record));
     // A delete began meanwhile.
     if (after.availability != Availability::kReady && after.availability != Availability::kDegraded) {
@@ -182,6 +177,23 @@ class Reconciliation {
                           : fmt::format("{}: {} missing or damaged object{}", metadata::name_of(after.availability),
                                         after.damage.count, after.damage.count == 1 ? "" : "s"));
     }
+    return {};
+  }
+
+  /// Goes on with a move that nobody carries out. One that a lease pauses is left to wait.
+  Status end_move(const RevisionRecord& record) {
+    if (!record.operation || !moves_replicas(record.operation->kind) || context_.hot == nullptr) return {};
+    const bool evicts = record.operation->kind == metadata::OperationKind::kEvicting;
+    ResidencyRequest request = request_of(record);
+    request.wait_for_leases = false;
+    PhaseOfRevision observer(observer_, formats::format_ref(record.identity));
+    const auto moved = (evicts ? run_evict : run_rehydrate)(context_, request, observer, cancel_);
+    if (evicts && moved.code() == Code::kBusy) {
+      report_.waiting.push_back({formats::format_ref(record.identity), moved.status()});
+      return {};
+    }
+    SY_RETURN_IF_ERROR(moved.status());
+    changed(record, evicts ? "the eviction that was begun is done" : "the rehydration that was begun is done");
     return {};
   }
 

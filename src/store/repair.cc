@@ -253,6 +253,7 @@ class Repair {
   Status load() {
     auto manifest = load_manifest(context_.cold, record_);
     if (manifest.code() == Code::kCorrupt) {
+      SY_RETURN_IF_ERROR(check_not_deleted(context_, record_));
       record_bad_manifest(context_, record_, stop_);
       if (record_.operation) SY_RETURN_IF_ERROR(fail_operation(manifest.status()));
       return std::move(manifest).status().with_hint(

@@ -54,7 +54,6 @@ RunnerKeeper::~RunnerKeeper() {
   if (task_) task_->join();
   if (!give_back_) return;
   metadata::ReportOperation last = report();
-  last.message = message_;
   last.give_back = true;
   catalog_.report_operation(last).status().ignore("the token ends by itself after its time to live");
 }
@@ -70,17 +69,26 @@ metadata::ReportOperation RunnerKeeper::report() const {
   command.token = token_;
   command.processed_members = members_.load();
   command.processed_bytes = bytes_.load();
+  const std::lock_guard lock(mutex_);
+  command.message = message_;
   return command;
+}
+
+void RunnerKeeper::set_message(std::string message) {
+  const std::lock_guard lock(mutex_);
+  message_ = std::move(message);
 }
 
 void RunnerKeeper::renew_until_ended() {
   const std::int64_t every_ms = std::min(kReportEveryMs, ttl_ms_ / 4);
   std::int64_t reported_ms = runtime_.mono_ms();
   std::uint64_t reported_bytes = 0;
+  std::string reported_message;
   while (!ended_->wait_until(runtime_.mono_ms() + every_ms)) {
     const metadata::ReportOperation command = report();
     const std::int64_t now_ms = runtime_.mono_ms();
-    if (command.processed_bytes == reported_bytes && now_ms - reported_ms < ttl_ms_ / 4) {
+    const bool news = command.processed_bytes != reported_bytes || command.message != reported_message;
+    if (!news && now_ms - reported_ms < ttl_ms_ / 4) {
       // Nothing to tell; but whoever cancels it is heard at once.
       const auto found = catalog_.query_operation(token_.operation_id);
       if (!found.ok() || found->operation.state == metadata::OperationState::kRunning) continue;
@@ -94,6 +102,7 @@ void RunnerKeeper::renew_until_ended() {
     if (!renewed.ok()) continue;
     reported_ms = now_ms;
     reported_bytes = command.processed_bytes;
+    reported_message = command.message;
   }
 }
 

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 
@@ -30,8 +31,8 @@ class RunnerKeeper {
   ~RunnerKeeper();  ///< stops; gives the token back unless the operation ended
 
   void add(std::uint64_t members, std::uint64_t bytes);
-  /// Shown while nobody runs the operation: why this runner stopped.
-  void set_message(std::string message) { message_ = std::move(message); }
+  /// Shown by the operation while it runs: what it waits for, or why its last runner stopped.
+  void set_message(std::string message);
   /// Ends the operation as DONE or FAILED, with what was seen of the revision where the rules want that.
   Result<metadata::RevisionRecord> end(metadata::OperationState state, std::string message,
                                        std::optional<metadata::Observation> seen = std::nullopt);
@@ -47,7 +48,8 @@ class RunnerKeeper {
   const std::int64_t ttl_ms_;
   StopSignal& stop_;
   bool give_back_ = true;
-  std::string message_;
+  mutable std::mutex mutex_;
+  std::string message_;  ///< guarded by mutex_
   std::atomic<std::uint64_t> members_{0};
   std::atomic<std::uint64_t> bytes_{0};
   std::unique_ptr<Event> ended_;

@@ -76,9 +76,9 @@ class StoreImpl final : public Store {
                       [this](std::uint64_t sequence, const std::string& bytes) {
                         return copy_snapshot(*parts_.cold, catalog_, sequence, bytes);
                       }}),
-        context_{runtime,          options_,         *parts_.cold,
-                 catalog_,         observer_,        io_budget(options_.io_memory, cgroup_memory_limit()),
-                 parts_.read_only, parts_.ballast,   parts_.open_hot ? &hot_ : nullptr} {}
+        context_{runtime,          options_,       *parts_.cold,
+                 catalog_,         observer_,      io_budget(options_.io_memory, cgroup_memory_limit()),
+                 parts_.read_only, parts_.ballast, parts_.open_hot ? &hot_ : nullptr} {}
 
   bool read_only() const override { return parts_.read_only; }
   const std::string& store_id() const override { return parts_.store_id; }
@@ -164,6 +164,11 @@ class StoreImpl final : public Store {
       SY_ASSIGN_OR_RETURN(source, parts_.open_source(request.source, request.follow_links));
     }
     return run_repair(context_, request, source.get(), observer, cancel);
+  }
+
+  Result<ResidencyResult> evict(const ResidencyRequest& request, Observer& observer,
+                                const CancelFlag& cancel) override {
+    return run_evict(context_, request, observer, cancel);
   }
 
   Result<ResidencyResult> rehydrate(const ResidencyRequest& request, Observer& observer,

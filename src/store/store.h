@@ -204,13 +204,17 @@ struct RepairResult {
 struct ResidencyRequest {
   Selector target;
   std::optional<std::uint64_t> expected_generation;  ///< absent: whatever the record has
+  std::optional<std::uint32_t> ratio_millionths;     ///< MIXED, with that share of the bytes hot; absent: all or none
+  bool wait_for_leases = true;                       ///< that pause an eviction; false: BUSY, and it stays RUNNING
+  bool make_room = false;                            ///< a rehydration: evicts idle revisions where memory is short
   bool wait = true;                                  ///< false: the operation is started and left for others to run
 };
 struct ResidencyResult {
   metadata::RevisionRecord record;
-  std::optional<metadata::Operation> operation;  ///< absent: there was nothing to move
-  std::uint64_t moved_objects = 0;
-  std::uint64_t read_bytes = 0;  ///< from the cold tier
+  std::optional<metadata::Operation> operation;  ///< the last one; absent: there was nothing to move
+  std::uint64_t moved_objects = 0;               ///< into memory, or out of it
+  std::uint64_t read_bytes = 0;                  ///< from the cold tier
+  std::vector<std::string> evicted;              ///< to make room: their refs, in order
 };
 
 struct DeleteRequest {
@@ -288,7 +292,12 @@ class Store {
   /// Restores missing and damaged objects. CORRUPT, naming them, when nobody has their bytes; BUSY while another
   /// process repairs the revision.
   virtual Result<RepairResult> repair(const RepairRequest& request, Observer& observer, const CancelFlag& cancel) = 0;
-  /// Brings the whole revision into memory. NO_SPACE, naming the limit in the way, where there is not enough room.
+  /// Removes the revision, or all but a part of it, from memory, once its cold objects were read back. BUSY under a
+  /// live lease; one that is taken meanwhile pauses it. CORRUPT where a cold object is damaged: its hot replica stays.
+  virtual Result<ResidencyResult> evict(const ResidencyRequest& request, Observer& observer,
+                                        const CancelFlag& cancel) = 0;
+  /// Brings the whole revision into memory, or a part of it. NO_SPACE, naming the limit in the way, where there is not
+  /// enough room.
   virtual Result<ResidencyResult> rehydrate(const ResidencyRequest& request, Observer& observer,
                                             const CancelFlag& cancel) = 0;
   /// A running operation with its runner's progress, or an ended one that its record retains.

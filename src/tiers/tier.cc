@@ -49,6 +49,10 @@ Result<std::unique_ptr<Reservation>> Tier::reserve(const std::string& /*operatio
   return Status(Code::kInvalidArgument, "the " + traits().name + " tier takes no reservations");
 }
 
+Result<std::unique_ptr<GroupLock>> Tier::try_lock_group(const std::string& /*group*/, bool /*exclusive*/) {
+  return Status(Code::kInvalidArgument, "groups of the " + traits().name + " tier are not locked");
+}
+
 Result<AddressRange> AddressRange::reserve(std::uint64_t bytes) {
   AddressRange range;
   if (bytes == 0) return range;

@@ -171,6 +171,12 @@ class Reservation {
   virtual ~Reservation() = default;
 };
 
+/// Held while it lives; a process that ends, however that happens, holds none.
+class GroupLock {
+ public:
+  virtual ~GroupLock() = default;
+};
+
 class Tier {
  public:
   virtual ~Tier() = default;
@@ -311,6 +317,10 @@ class Tier {
   /// the container's --shm-size, the memory limit of the cgroup. INVALID_ARGUMENT unless Traits::per_operation, and for
   /// an operation that has a reservation in this process.
   virtual Result<std::unique_ptr<Reservation>> reserve(const std::string& operation, std::uint64_t bytes);
+  /// The lock of a group's replicas among the processes that use the instance: exclusive for who removes some, shared
+  /// for who counts them. Never waits: null while another holds it in the way. INVALID_ARGUMENT unless
+  /// Traits::per_operation. Where the filesystem has no locks it excludes nobody.
+  virtual Result<std::unique_ptr<GroupLock>> try_lock_group(const std::string& group, bool exclusive);
   /// What this tier had to do without here (io_uring, direct I/O, shared copies), a sentence each; for `doctor`. Grows
   /// as the tier finds out.
   virtual std::vector<std::string> facts() { return {}; }

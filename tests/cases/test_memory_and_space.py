@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import signal
 import subprocess
@@ -26,6 +27,18 @@ def forget(folder) -> None:
         with open(path, "rb") as file:
             os.fsync(file.fileno())
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def overwrite(path, offset: int, data: bytes) -> None:
+    """Past the page cache: its pages would be in the way of the direct writes of a process at work on the file."""
+    begin, page = offset // mmap.PAGESIZE * mmap.PAGESIZE, mmap.mmap(-1, mmap.PAGESIZE)
+    fd = os.open(path, os.O_RDWR | os.O_DIRECT)
+    try:
+        assert os.preadv(fd, [page], begin) == mmap.PAGESIZE
+        page[offset - begin : offset - begin + len(data)] = data
+        assert os.pwritev(fd, [page], begin) == mmap.PAGESIZE
+    finally:
+        os.close(fd)
 
 
 def used_bytes(folder) -> int:
@@ -170,9 +183,7 @@ def test_reading_back_finds_what_the_disk_changed(steelyard, source, tmp_path):
         assert written
         for path in written:
             path.chmod(0o600)
-            with open(path, "r+b") as out:
-                out.seek(MIB // 3)
-                out.write(b"\0other bytes\0")
+            overwrite(path, MIB // 3, b"\0other bytes\0")
         process.send_signal(signal.SIGCONT)
         return process
 

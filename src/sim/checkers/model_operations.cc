@@ -223,7 +223,8 @@ void Model::moved(const Operation& operation, const Identity& identity, bool wai
     return;
   }
   if (answer.code() == Code::kNotFound && !revision.compacted) violated(name + " is there and not found");
-  if (answer.code() == Code::kInvalidArgument) {
+  // One object is hot or cold as a whole, so no share of it can be asked for.
+  if (answer.code() == Code::kInvalidArgument && revision.now().summary.payload_count > 1) {
     violated(fmt::format("op {} is refused: {}", operation.id, answer.status().to_string()));
   }
   if (answer.code() == Code::kCorrupt && !may_be_damaged(revision)) {

@@ -47,8 +47,13 @@ class Client {
   Status repair(const metadata::Identity& identity, bool with_source, bool wait);
   /// In peace: what is damaged of it, and not its manifest, is whole afterwards.
   void make_whole(const metadata::Identity& identity, std::int64_t patience_ms);
-  /// Not `wait`: only started, for whoever comes next.
-  Status rehydrate(const metadata::Identity& identity, bool wait);
+  /// Into memory or out of it. Not `wait`: only started, for whoever comes next.
+  struct Course {
+    bool evicts = false;
+    std::optional<std::uint32_t> ratio_millionths = std::nullopt;
+    bool wait = true;
+  };
+  Status move(const metadata::Identity& identity, const Course& course);
   /// Reads here and there in a file of it, for a while.
   void read_open(const metadata::Identity& identity, std::uint64_t reads);
   /// Cancels what runs on the revision, now and then twice.
@@ -58,8 +63,8 @@ class Client {
   void set_policy(const metadata::Identity& identity);
   /// In peace: no operation is left on the revision.
   void settle(const metadata::Identity& identity, std::int64_t patience_ms);
-  /// In peace: it can be brought into memory, and is read from there.
-  void warm(const metadata::Identity& identity);
+  /// In peace: it can be brought into memory, read from there, and taken out of it again.
+  void warm_and_cool(const metadata::Identity& identity);
   /// Publishes a revision step by step, and repeats its Commit.
   void publish_by_hand(const std::string& resource);
 
@@ -83,8 +88,6 @@ class Client {
   std::string own_instance() const;
   void run_by_hand(const metadata::Identity& identity, const metadata::RunnerGrant& grant,
                    const metadata::RunnerToken& token);
-  void judge_move(const Operation& operation, const metadata::Identity& identity, bool wait,
-                  const Result<store::ResidencyResult>& answer);
 
   Bench& bench_;
   Process& process_;

@@ -89,6 +89,10 @@ class ProcessTier final : public tiers::Tier {
     if (!process_.alive()) return dead();
     return inner_->reserve(operation, bytes);
   }
+  Result<std::unique_ptr<tiers::GroupLock>> try_lock_group(const std::string& group, bool exclusive) override {
+    if (!process_.alive()) return dead();
+    return inner_->try_lock_group(group, exclusive);
+  }
   Result<bool> link(const tiers::ObjectName& name, const Digest& sha256, std::uint64_t bytes) override {
     if (!process_.alive()) return dead();
     return inner_->link(name, sha256, bytes);

@@ -338,7 +338,7 @@ class Nature {
         if (std::ranges::binary_search(damaged, formats::manifest_key(identity))) continue;
         check_exact(bench_.model, clock(), bench_.memories, container, *bench_.model.find(identity));
       }
-      if (!published.empty()) client.warm(published[bench_.random.below(published.size())]);
+      if (!published.empty()) client.warm_and_cool(published[bench_.random.below(published.size())]);
     }
     const Status collected = client.gc(false);
     if (!collected.ok()) bench_.model.violated("gc in peace: " + collected.to_string());

@@ -49,8 +49,10 @@ void Client::move_something() {
   const std::uint64_t die = random_.below(100);
   const auto readable = some_revision(random_.per_mille(950) ? Kind::kReadable : Kind::kPublished);
   if (!readable) return;
-  if (die < 50) {
-    rehydrate(*readable, random_.per_mille(800)).ignore("judged where it was answered");
+  if (die < 55) {
+    Course course{random_.per_mille(450), std::nullopt, random_.per_mille(800)};
+    if (random_.per_mille(300)) course.ratio_millionths = 1 + static_cast<std::uint32_t>(random_.below(999'999));
+    move(*readable, course).ignore("judged where it was answered");
   } else if (die < 70) {
     read_open(*readable, 1 + random_.below(5));
   } else if (die < 80) {
@@ -62,28 +64,32 @@ void Client::move_something() {
   }
 }
 
-void Client::judge_move(const Operation& operation, const Identity& identity, bool wait,
-                        const Result<store::ResidencyResult>& answer) {
-  end(operation, answer.status());
-  if (alive()) bench_.model.moved(operation, identity, wait, answer);
-}
-
-Status Client::rehydrate(const Identity& identity, bool wait) {
+Status Client::move(const Identity& identity, const Course& course) {
   store::ResidencyRequest request;
   request.target = selector_of(identity);
-  request.wait = wait;
+  request.wait = course.wait;
+  request.ratio_millionths = course.ratio_millionths;
   const std::string instance = own_instance();
-  Operation& operation = start(fmt::format("rehydrate {}{}", text_of(identity), wait ? "" : " --no-wait"));
+  Operation& operation =
+      start(fmt::format("{} {}{}{}", course.evicts ? "evict" : "rehydrate", text_of(identity),
+                        course.ratio_millionths ? fmt::format(" --ratio {}e-6", *course.ratio_millionths) : "",
+                        course.wait ? "" : " --no-wait"));
   operation.operates = true;
   const store::CancelFlag never{false};
   Deaf deaf;
-  const auto answer = store_->rehydrate(request, deaf, never);
-  judge_move(operation, identity, wait, answer);
-  // What was there already is HOT, unless the memory went meanwhile.
-  if (alive() && answer.ok() && !answer->operation && answer->record.residency != Residency::kHot &&
-      !instance.empty() && instance == own_instance()) {
-    bench_.model.violated(fmt::format("op {} has nothing to bring of {}, which is {}", operation.id, text_of(identity),
-                                      metadata::name_of(answer->record.residency)));
+  const auto answer = course.evicts ? store_->evict(request, deaf, never) : store_->rehydrate(request, deaf, never);
+  end(operation, answer.status());
+  if (!alive()) return answer.status();
+  bench_.model.moved(operation, identity, course.wait, answer);
+  // Where there was nothing to do it is where it was to be, unless the memory went meanwhile.
+  const bool same_memory = !instance.empty() && instance == own_instance();
+  if (answer.ok() && !answer->operation && !course.ratio_millionths && same_memory) {
+    const Residency wanted = course.evicts ? Residency::kCold : Residency::kHot;
+    const Residency found = answer->record.residency;
+    if (found != wanted && !(course.evicts && found == Residency::kAbsent)) {
+      bench_.model.violated(fmt::format("op {} has nothing to move of {}, which is {}", operation.id, text_of(identity),
+                                        metadata::name_of(found)));
+    }
   }
   return answer.status();
 }
@@ -149,8 +155,9 @@ void Client::operate_by_hand(const Identity& identity) {
   command.identity = identity;
   command.expected_metadata_generation = record->metadata_generation;
   command.operation_id = process_.runtime().random_hex(16);
-  command.kind = OperationKind::kRehydrating;
-  command.target = Residency::kHot;
+  const bool evicts = random_.per_mille(300);
+  command.kind = evicts ? OperationKind::kEvicting : OperationKind::kRehydrating;
+  command.target = evicts ? Residency::kCold : Residency::kHot;
   command.total_members = record->summary.payload_count;
   command.total_bytes = record->summary.logical_bytes;
   command.hot_instance = instance;
@@ -270,15 +277,16 @@ void Client::settle(const Identity& identity, std::int64_t patience_ms) {
   if (!revision.readable() || !revision.now().operation || !metadata::moves_replicas(revision.now().operation->kind)) {
     return;
   }
-  const auto is_here = [&] { return revision.now().operation->hot_instance == own_instance(); };
-  if (is_here() && revision.now().operation->kind == OperationKind::kRehydrating) {
-    Status moved = rehydrate(identity, true);
+  const metadata::Operation operation = *revision.now().operation;
+  if (operation.hot_instance == own_instance()) {
+    const Course course{operation.kind == OperationKind::kEvicting, operation.ratio_millionths, true};
+    Status moved = move(identity, course);
     if (moved.code() == Code::kBusy) {
       process_.runtime().sleep_ms(patience_ms);
-      moved = rehydrate(identity, true);
+      moved = move(identity, course);
     }
     if (!moved.ok() && !bench_.model.may_be_damaged(revision)) {
-      bench_.model.violated(fmt::format("{} cannot be rehydrated in peace: {}", text_of(identity), moved.to_string()));
+      bench_.model.violated(fmt::format("{} cannot be moved in peace: {}", text_of(identity), moved.to_string()));
     }
   }
   // What another container began, or in a memory that is gone.
@@ -286,18 +294,32 @@ void Client::settle(const Identity& identity, std::int64_t patience_ms) {
   if (revision.now().operation) bench_.model.violated(text_of(identity) + " has an operation that nobody can end");
 }
 
-void Client::warm(const Identity& identity) {
+void Client::warm_and_cool(const Identity& identity) {
   const Revision& revision = *bench_.model.find(identity);
   if (!has_hot() || !revision.readable() || !bench_.look_at(identity).damaged.empty()) return;
   const metadata::Policy& policy = revision.now().policy;
-  const bool refused = policy.mode == metadata::PolicyMode::kPinned && policy.prefer != Residency::kHot;
-  const Status moved = rehydrate(identity, true);
-  if (refused && moved.code() == Code::kPolicyUnsatisfiable) return;
-  if (!moved.ok() || revision.now().residency != Residency::kHot) {
-    bench_.model.violated(fmt::format("{} cannot be rehydrated in peace: {} and {}", text_of(identity),
-                                      moved.to_string(), metadata::name_of(revision.now().residency)));
-  }
+  const auto go = [&](bool evicts, Residency wanted) {
+    const Status moved = move(identity, {evicts, std::nullopt, true});
+    const bool pinned = policy.mode == metadata::PolicyMode::kPinned && policy.prefer != wanted;
+    if (pinned && moved.code() == Code::kPolicyUnsatisfiable) return;
+    // It is evicted where it lies.
+    if (evicts && moved.code() == Code::kUnavailable && revision.now().hot_instance != own_instance()) return;
+    if (moved.ok() && revision.now().residency == wanted) return;
+    bench_.model.violated(fmt::format("{} cannot be moved in peace: {} and {}, wanted {}", text_of(identity),
+                                      moved.to_string(), metadata::name_of(revision.now().residency),
+                                      metadata::name_of(wanted)));
+  };
+  go(false, Residency::kHot);
   read_open(identity, 3);
+  while (const auto lease = bench_.model.live_lease_of(identity)) {
+    process_.runtime().sleep_ms(lease->expires_mono_ms - process_.runtime().mono_ms());
+  }
+  if (random_.per_mille(500)) return;
+  go(true, Residency::kCold);
+  if (revision.now().residency != Residency::kCold) return;
+  const MemoryFindings left =
+      look_into(bench_.model, bench_.world.nature().runtime(), bench_.memories[container_], revision);
+  if (left.members > 0) bench_.model.violated(text_of(identity) + " was evicted and is left in memory");
 }
 
 }  // namespace steelyard::sim

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 
@@ -123,6 +124,39 @@ Result<std::unique_ptr<Reservation>> MemoryTier::reserve(const std::string& oper
   const std::lock_guard lock(mutex_);
   if (!reservations_.try_emplace(operation, std::move(claim)).second) return taken();
   return std::unique_ptr<Reservation>(std::make_unique<HeldReservation>(*this, operation));
+}
+
+/// A flock of the group's folder. A group without one has nothing to count or to remove.
+class HeldGroup final : public GroupLock {
+ public:
+  explicit HeldGroup(UniqueFd fd) : fd_(std::move(fd)) {}
+
+ private:
+  UniqueFd fd_;
+};
+
+Result<std::unique_ptr<GroupLock>> MemoryTier::try_lock_group(const std::string& group, bool exclusive) {
+  SY_RETURN_IF_ERROR(check(AttemptName{group, 1, {}}));
+  SY_RETURN_IF_ERROR(instance().status());
+  const std::string path = directory::group_path(group);
+  for (;;) {
+    const int opened = folder().open("tier.lock_group", path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+    if (opened == -ENOENT) return std::unique_ptr<GroupLock>(std::make_unique<HeldGroup>(UniqueFd()));
+    if (opened < 0) return folder().read_failure(-opened, "open", path);
+    UniqueFd fd(opened);
+    if (::flock(fd.get(), (exclusive ? LOCK_EX : LOCK_SH) | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+      return std::unique_ptr<GroupLock>();
+    }
+    struct stat locked {};
+    struct stat there {};
+    if (::fstat(fd.get(), &locked) != 0) return folder().read_failure(errno, "fstat", path);
+    const int result = folder().stat(path, &there);
+    if (result < 0 && result != -ENOENT) return folder().read_failure(-result, "stat", path);
+    // It was emptied and removed, and perhaps made again, before it was locked.
+    if (result == 0 && locked.st_ino == there.st_ino) {
+      return std::unique_ptr<GroupLock>(std::make_unique<HeldGroup>(std::move(fd)));
+    }
+  }
 }
 
 void MemoryTier::release(const std::string& operation) {

@@ -31,6 +31,7 @@ class MemoryTier final : public directory::DirectoryTier {
   Result<std::string> instance() override;
 
   Result<std::unique_ptr<Reservation>> reserve(const std::string& operation, std::uint64_t bytes) override;
+  Result<std::unique_ptr<GroupLock>> try_lock_group(const std::string& group, bool exclusive) override;
   Result<TierUsage> usage(const std::function<void(const ObjectStat&)>& each) override;
   Result<std::uint64_t> available_bytes() override;
 

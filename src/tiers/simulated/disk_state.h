@@ -72,8 +72,13 @@ struct SimulatedDisk::State {
   SimulatedMedium medium = SimulatedMedium::kDisk;
   std::string instance;  ///< of a memory; empty: none
   std::map<ReservationName, std::uint64_t> reservations;
-  std::set<std::uint64_t> unnamed;  ///< files of puts under way in a memory, which have no names
-  std::uint64_t boot = 1;           ///< raised by each crash, and when a memory vanishes
+  struct Locks {
+    bool exclusive = false;
+    int shared = 0;
+  };
+  std::map<std::string, Locks> locks;  ///< by group
+  std::set<std::uint64_t> unnamed;     ///< files of puts under way in a memory, which have no names
+  std::uint64_t boot = 1;              ///< raised by each crash, and when a memory vanishes
   std::uint64_t next_temporary = 1;
   std::uint64_t next_made = 1;
   std::uint64_t written_bytes = 0;

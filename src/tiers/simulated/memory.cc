@@ -11,6 +11,7 @@ void SimulatedDisk::State::wipe() {
   attempts.clear();
   content.clear();
   reservations.clear();
+  locks.clear();
   unnamed.clear();
 }
 

@@ -134,6 +134,7 @@ class SimulatedTier final : public Tier, public DiskAccess {
   }
 
   Result<std::unique_ptr<Reservation>> reserve(const std::string& operation, std::uint64_t bytes) override;
+  Result<std::unique_ptr<GroupLock>> try_lock_group(const std::string& group, bool exclusive) override;
 
   Result<bool> link(const ObjectName& name, const Digest& sha256, std::uint64_t bytes) override {
     SY_RETURN_IF_ERROR(check(name));
@@ -691,6 +692,44 @@ Result<std::unique_ptr<Reservation>> SimulatedTier::reserve(const std::string& o
   const State::ReservationName name{this, operation};
   SY_RETURN_IF_ERROR(state_->reserve(name, bytes));
   return std::unique_ptr<Reservation>(std::make_unique<SimulatedReservation>(state_, name));
+}
+
+class SimulatedGroupLock final : public GroupLock {
+ public:
+  SimulatedGroupLock(std::shared_ptr<State> state, std::string group, bool exclusive)
+      : state_(std::move(state)), boot_(state_->boot), group_(std::move(group)), exclusive_(exclusive) {}
+  SimulatedGroupLock(const SimulatedGroupLock&) = delete;
+  SimulatedGroupLock& operator=(const SimulatedGroupLock&) = delete;
+  ~SimulatedGroupLock() override {
+    const std::lock_guard lock(state_->mutex);
+    const auto held = state_->locks.find(group_);
+    if (state_->boot != boot_ || held == state_->locks.end()) return;
+    if (exclusive_) {
+      held->second.exclusive = false;
+    } else {
+      --held->second.shared;
+    }
+    if (!held->second.exclusive && held->second.shared == 0) state_->locks.erase(held);
+  }
+
+ private:
+  std::shared_ptr<State> state_;
+  const std::uint64_t boot_;
+  const std::string group_;
+  const bool exclusive_;
+};
+
+Result<std::unique_ptr<GroupLock>> SimulatedTier::try_lock_group(const std::string& group, bool exclusive) {
+  if (!traits_.per_operation) return Tier::try_lock_group(group, exclusive);
+  SY_RETURN_IF_ERROR(check(AttemptName{group, 1, {}}));
+  SY_RETURN_IF_ERROR(fault("tier.lock_group"));
+  const std::lock_guard lock(state_->mutex);
+  SY_RETURN_IF_ERROR(alive());
+  State::Locks& held = state_->locks[group];
+  if (held.exclusive || (exclusive && held.shared > 0)) return std::unique_ptr<GroupLock>();
+  held.exclusive = exclusive;
+  held.shared += exclusive ? 0 : 1;
+  return std::unique_ptr<GroupLock>(std::make_unique<SimulatedGroupLock>(state_, group, exclusive));
 }
 
 Result<std::unique_ptr<Tier>> open_simulated(Runtime& runtime, std::shared_ptr<SimulatedDisk> disk, bool create) {

@@ -1,6 +1,4 @@
 // Rehydration where a test holds the parts of the store in its hands.
-#include "store/residency.h"
-
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -13,6 +11,7 @@
 #include "store/import.h"
 #include "store/open_store.h"
 #include "store/reconcile.h"
+#include "store/residency.h"
 #include "tiers/memory/test_instance.h"
 
 namespace steelyard::store {
@@ -174,6 +173,29 @@ TEST_F(ResidencyTest, ADamagedColdObjectEndsItAndIsRecorded) {
   EXPECT_EQ(record().residency, Residency::kCold);
   EXPECT_FALSE(record().operation);
   EXPECT_EQ(hot_bytes(), 0U);
+}
+
+TEST_F(ResidencyTest, WithoutItsManifestNoReplicaCounts) {
+  ASSERT_TRUE(rehydrate().ok());
+  const fs::path manifest = cold_object(0).parent_path().parent_path() / "manifest";
+  fs::permissions(manifest, fs::perms::owner_all);
+  std::ofstream(manifest, std::ios::binary) << "no manifest";
+  reconcile();
+  EXPECT_EQ(record().availability, metadata::Availability::kDegraded);
+  EXPECT_EQ(record().residency, Residency::kCold);
+}
+
+TEST_F(ResidencyTest, WhatIsTakenBackIsNotCountedByWhoTakesIt) {
+  const auto done = rehydrate();
+  ASSERT_TRUE(done.ok());
+  tiers::AttemptName brought = attempt_of(record());
+  brought.operation = done->operation->operation_id;
+  const auto lock = lock_to_remove(*context_, *hot_->find().value(), record());
+  ASSERT_TRUE(lock.ok());
+  metadata::Observation seen;
+  see_hot_without(*context_, record(), brought, seen);
+  EXPECT_EQ(seen.hot_instance, record().hot_instance);
+  EXPECT_EQ(seen.hot_members, 0U);
 }
 
 TEST_F(ResidencyTest, OneThatWasOnlyStartedIsCarriedOutByAReconcile) {

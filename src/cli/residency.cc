@@ -1,0 +1,116 @@
+// evict REF, rehydrate REF (warm)
+#include "base/units.h"
+#include "cli/documents.h"
+#include "cli/progress.h"
+#include "cli/signals.h"
+#include "cli/verbs.h"
+
+namespace steelyard::cli {
+namespace {
+
+constexpr FlagSpec kRatio = {.name = "--ratio",
+                             .placeholder = "R",
+                             .help = "MIXED: the share of the bytes that is to be in memory, 0.000001 to 0.999999"};
+
+constexpr FlagSpec kEvictFlags[] = {
+    kRatio,
+    {.name = "--no-wait", .placeholder = {}, .help = "start the operation and leave it to a later evict or reconcile"},
+    kExpectGeneration,
+};
+
+constexpr FlagSpec kRehydrateFlags[] = {
+    kRatio,
+    {.name = "--no-wait",
+     .placeholder = {},
+     .help = "start the operation and leave it to a later rehydrate or reconcile"},
+    kExpectGeneration,
+};
+
+Result<store::ResidencyRequest> request_of(Invocation& call) {
+  store::ResidencyRequest request;
+  SY_ASSIGN_OR_RETURN(request.target, call.selector(call.operands().front()));
+  SY_ASSIGN_OR_RETURN(request.expected_generation, call.expected_generation());
+  if (const auto ratio = call.find("--ratio")) {
+    SY_ASSIGN_OR_RETURN(const std::uint64_t millionths, parse_ratio_millionths(*ratio));
+    request.ratio_millionths = static_cast<std::uint32_t>(millionths);
+  }
+  request.wait = !call.has("--no-wait");
+  return request;
+}
+
+/// "every object is in memory", "12 of 40 objects are in memory", "no object is in memory".
+std::string what_is_hot(const metadata::RevisionRecord& record) {
+  const std::uint64_t all = record.summary.payload_count;
+  if (record.hot_members == 0) return "no object is in memory";
+  if (record.hot_members == all) return "every object is in memory";
+  return std::to_string(record.hot_members) + " of " + counted(all, "object") + " are in memory";
+}
+
+void print_human(Invocation& call, const char* verb, bool wait, const store::ResidencyResult& result) {
+  const std::string ref = ref_of(result.record);
+  if (!call.quiet()) {
+    if (!result.operation) {
+      call.out().line(what_is_hot(result.record) + " already");
+    } else if (!wait) {
+      call.out().line("operation " + result.operation->operation_id + " is started; `steelyard " + verb + " " + ref +
+                      "` or a reconcile carries it out");
+    } else {
+      call.out().line("moved " + counted(result.moved_objects, "object") + ", " + format_size(result.read_bytes) +
+                      " read from the cold tier: " + what_is_hot(result.record));
+    }
+  }
+  call.out().line(ref);
+}
+
+using Move = Result<store::ResidencyResult> (store::Store::*)(const store::ResidencyRequest&, store::Observer&,
+                                                              const store::CancelFlag&);
+
+Status run(Invocation& call, const char* verb, Move move) {
+  SY_ASSIGN_OR_RETURN(const store::ResidencyRequest request, request_of(call));
+  SY_ASSIGN_OR_RETURN(const auto store, call.open_store(store::OpenMode::kWrite));
+  const WatchSignals signals;
+  ProgressPrinter printer(call.runtime(), call.settings());
+  const Result<store::ResidencyResult> result = ((*store).*move)(request, printer, signals.flag());
+  printer.clear();
+  if (!result.ok()) return result.status();
+  if (!call.json()) {
+    print_human(call, verb, request.wait, *result);
+    return {};
+  }
+  SY_ASSIGN_OR_RETURN(const std::uint64_t leases, store->active_leases(result->record.identity));
+  Json json;
+  begin_document(json).key("operation");
+  write_operation(json, result->operation);
+  json.key("revision");
+  write_revision(json, result->record, leases);
+  json.end_object();
+  call.out().line(json.text());
+  return {};
+}
+
+Status run_evict(Invocation& call) { return run(call, "evict", &store::Store::evict); }
+
+Status run_rehydrate(Invocation& call) { return run(call, "rehydrate", &store::Store::rehydrate); }
+
+}  // namespace
+
+constinit const VerbSpec kEvictVerb = {.name = "evict",
+                                       .operands = "REF",
+                                       .operands_min = 1,
+                                       .operands_max = 1,
+                                       .summary = "free a revision's memory",
+                                       .prints = "the complete reference",
+                                       .flags = kEvictFlags,
+                                       .run = run_evict};
+
+constinit const VerbSpec kRehydrateVerb = {.name = "rehydrate",
+                                           .alias = "warm",
+                                           .operands = "REF",
+                                           .operands_min = 1,
+                                           .operands_max = 1,
+                                           .summary = "bring a revision into memory",
+                                           .prints = "the complete reference",
+                                           .flags = kRehydrateFlags,
+                                           .run = run_rehydrate};
+
+}  // namespace steelyard::cli

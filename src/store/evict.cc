@@ -1,0 +1,194 @@
+#include "store/evict.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "formats/identity.h"
+#include "formats/ref.h"
+#include "store/damage_record.h"
+#include "store/progress_meter.h"
+#include "store/residency_run.h"
+
+namespace steelyard::store {
+namespace {
+
+using metadata::OperationKind;
+using metadata::Residency;
+
+/// What is removed with one permission: enough that the log is not asked often, little enough that a lease waits for
+/// nothing, and a runner that is killed has read little in vain.
+constexpr std::uint64_t kBatchBytes = 256ULL << 20;
+constexpr std::size_t kBatchObjects = 1024;
+constexpr std::int64_t kPauseMs = 100;
+
+class Eviction final : public ResidencyRun {
+ public:
+  Eviction(Context& context, const ResidencyRequest& request, Observer& observer, const CancelFlag& cancel)
+      : ResidencyRun(context, request, observer, cancel, OperationKind::kEvicting) {}
+
+ private:
+  Status look() override {
+    SY_ASSIGN_OR_RETURN(tier_, context_.hot->find());
+    return look_at_hot();
+  }
+
+  /// What the record says about memory is first made what is seen there.
+  Result<bool> is_there() override {
+    if (record_.hot_members != hot_.members || record_.hot_instance != hot_.instance) {
+      SY_ASSIGN_OR_RETURN(record_, record_findings(context_, record_, {}, stop_));
+    }
+    return outside().members == 0 && record_.hot_members <= (plan_ ? plan_->hot_members : 0);
+  }
+
+  /// Of what lies in memory and is not wanted there.
+  Totals outside() const {
+    Totals sum;
+    for (std::uint32_t object = 0; object < objects(); ++object) {
+      if (wanted_hot(object) || !hot_.has(object)) continue;
+      ++sum.members;
+      sum.bytes += manifest_.objects[object].bytes;
+    }
+    return sum;
+  }
+
+  /// Everything outside the set, as a permission counts its members, whoever resumes the operation.
+  Totals totals() const override {
+    const std::uint64_t kept_members = plan_ ? plan_->hot_members : 0;
+    const std::uint64_t kept_bytes = plan_ ? plan_->hot_bytes : 0;
+    return {objects() - kept_members, record_.summary.logical_bytes - kept_bytes};
+  }
+
+  Status move_objects(RunnerKeeper& keeper) override {
+    const Totals leaving = outside();
+    std::vector<formats::ObjectRange> segments;
+    for (std::uint32_t object = 0; object < objects(); ++object) {
+      if (!wanted_hot(object) && hot_.has(object)) segments.push_back({object, 0, manifest_.objects[object].bytes});
+    }
+    SY_ASSIGN_OR_RETURN(ReadBuffers buffers, ReadBuffers::allocate(read_piece_bytes(context_.io_budget, 1)));
+    VerifiedReader reader(context_.cold, attempt_of(record_), manifest_.objects, std::move(segments), buffers);
+    ProgressMeter progress(context_.runtime, observer_, "evict", leaving.bytes, leaving.members);
+    Batch batch;
+    for (std::uint32_t object = 0; object < objects(); ++object) {
+      if (wanted_hot(object)) continue;
+      ++batch.members_before_and_in_it;
+      batch.bytes += manifest_.objects[object].bytes;
+      if (hot_.has(object)) {
+        SY_RETURN_IF_ERROR(read_back(reader, progress).annotate("evicting", ref()));
+        SY_POINT(context_.runtime, "evict.after_read_back");
+        batch.objects.push_back(object);
+        progress.add_file();
+      }
+      if (batch.bytes >= kBatchBytes || batch.objects.size() >= kBatchObjects) {
+        SY_RETURN_IF_ERROR(remove(keeper, batch, false));
+      }
+    }
+    SY_RETURN_IF_ERROR(remove(keeper, batch, true));
+    progress.finish();
+    return {};
+  }
+
+  /// Reads the next object of the cold tier.
+  Status read_back(VerifiedReader& reader, ProgressMeter& progress) {
+    VerifiedReader::Piece piece;
+    do {
+      SY_RETURN_IF_ERROR(stop_.status(noun()));
+      SY_RETURN_IF_ERROR(reader.next(piece).status());
+      if (piece.bad) {
+        const Status bad = to_status(*piece.bad, record_.identity);
+        return piece.bad->read_error.ok() ? damaged(piece.bad->object, bad) : bad;
+      }
+      result_.read_bytes += piece.bytes.size();
+      progress.add_bytes(piece.bytes.size());
+    } while (!piece.last_of_segment);
+    return {};
+  }
+
+  struct Batch {
+    std::vector<std::uint32_t> objects;  ///< that lie in memory
+    std::uint64_t members_before_and_in_it = 0;
+    std::uint64_t members_before = 0;
+    std::uint64_t bytes = 0;
+  };
+
+  /// Waits for the permission, as long as it takes.
+  Status remove(RunnerKeeper& keeper, Batch& batch, bool last) {
+    if (batch.members_before_and_in_it == batch.members_before && !last) return {};
+    const std::string group = attempt_of(record_).group;
+    for (bool waited = false;;) {
+      SY_RETURN_IF_ERROR(stop_.status(noun()));
+      SY_ASSIGN_OR_RETURN(const auto lock, tier_->try_lock_group(group, true));
+      Status refused;
+      if (lock != nullptr) {
+        const auto permitted = context_.catalog.permit_removal(
+            {.identity = record_.identity, .token = token_, .members = batch.members_before_and_in_it});
+        if (permitted.ok()) {
+          if (waited) keeper.set_message({});
+          record_ = *permitted->record;
+          SY_POINT(context_.runtime, "evict.after_permission");
+          SY_RETURN_IF_ERROR(check_still_whole(batch));
+          SY_RETURN_IF_ERROR(remove_replicas(group, batch, last));
+          break;
+        }
+        refused = permitted.status();
+        if (refused.code() != Code::kBusy) return refused;
+      }
+      if (lock != nullptr && !request_.wait_for_leases) {
+        keeper.set_message("paused: " + refused.message());
+        return refused;
+      }
+      waited = true;
+      keeper.set_message(lock == nullptr ? "paused: another process looks at its replicas, or removes some"
+                                         : "paused: " + refused.message());
+      SY_POINT(context_.runtime, "evict.paused");
+      context_.runtime.sleep_ms(kPauseMs);
+    }
+    keeper.add(batch.members_before_and_in_it - batch.members_before, batch.bytes);
+    SY_POINT(context_.runtime, "evict.after_removal");
+    const std::uint64_t members = batch.members_before_and_in_it;
+    batch = {};
+    batch.members_before = batch.members_before_and_in_it = members;
+    return {};
+  }
+
+  /// Somebody may have found a cold object bad since it was read.
+  Status check_still_whole(const Batch& batch) {
+    for (const std::uint32_t object : batch.objects) {
+      const std::string key = formats::payload_key(record_.identity, object);
+      if (std::ranges::count(record_.damage.objects, key) == 0) continue;
+      return {Code::kCorrupt, ref() + ": the cold object " + key + " was found damaged while it was to be evicted",
+              "repair it: steelyard repair " + ref()};
+    }
+    return {};
+  }
+
+  Status remove_replicas(const std::string& group, const Batch& batch, bool last) {
+    SY_ASSIGN_OR_RETURN(const auto listing, tier_->list_group(group));
+    for (const tiers::AttemptName& made : listing.by_operation) {
+      for (const std::uint32_t object : batch.objects) {
+        SY_RETURN_IF_ERROR(tier_->remove({made, tiers::ObjectKind::kPayload, object}));
+      }
+      // Nothing is left but what never got its name.
+      if (last && !plan_) SY_RETURN_IF_ERROR(tier_->remove_attempt(made));
+    }
+    result_.moved_objects += batch.objects.size();
+    return last ? tier_->remove_empty_group(group) : Status();
+  }
+
+  void clear_up() override {}
+
+  const char* done_message() const override {
+    return plan_ ? "what is outside the ratio's set has left memory" : "nothing is left in memory";
+  }
+  const char* noun() const override { return "the eviction"; }
+  Residency whole_target() const override { return Residency::kCold; }
+};
+
+}  // namespace
+
+Result<ResidencyResult> evict_only(Context& context, const ResidencyRequest& request, Observer& observer,
+                                   const CancelFlag& cancel) {
+  return Eviction(context, request, observer, cancel).run();
+}
+
+}  // namespace steelyard::store

@@ -1,0 +1,19 @@
+// Evict: removes a revision, or what is outside the set that a ratio gives, from memory, as an EVICTING operation
+// (residency_run.h). In batches:
+//
+//   1. The cold objects of the batch are read back, every block checked. A bad one ends the operation as FAILED.
+//   2. Under the group's lock in memory the log is asked for the permission to remove so many members. A live lease
+//      refuses it: the operation is paused until there is none (decision 13).
+//   3. The replicas of the batch are removed, whoever brought them.
+#pragma once
+
+#include "store/context.h"
+
+namespace steelyard::store {
+
+/// One operation. CORRUPT for a damaged cold object: the operation has FAILED, and the damage is recorded; its hot
+/// replica stays. Any other error leaves the operation RUNNING without a runner.
+Result<ResidencyResult> evict_only(Context& context, const ResidencyRequest& request, Observer& observer,
+                                   const CancelFlag& cancel);
+
+}  // namespace steelyard::store

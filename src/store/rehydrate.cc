@@ -1,0 +1,118 @@
+#include "store/rehydrate.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/limits.h"
+#include "formats/ref.h"
+#include "store/damage_record.h"
+#include "store/progress_meter.h"
+#include "store/residency_run.h"
+#include "tiers/fill.h"
+
+namespace steelyard::store {
+namespace {
+
+using metadata::OperationKind;
+using metadata::Residency;
+
+class Rehydration final : public ResidencyRun {
+ public:
+  Rehydration(Context& context, const ResidencyRequest& request, Observer& observer, const CancelFlag& cancel)
+      : ResidencyRun(context, request, observer, cancel, OperationKind::kRehydrating) {}
+
+ private:
+  Status look() override {
+    SY_ASSIGN_OR_RETURN(tier_, context_.hot->make());
+    return look_at_hot();
+  }
+
+  /// The record may not know it yet.
+  Result<bool> is_there() override {
+    if (missing().members > 0) return false;
+    SY_ASSIGN_OR_RETURN(record_, record_findings(context_, record_, {}, stop_));
+    if (record_.hot_members >= (plan_ ? plan_->hot_members : objects())) return true;
+    SY_RETURN_IF_ERROR(check_not_deleted(context_, record_));
+    return Status(Code::kUnavailable, "what of " + ref() + " lies in memory could not be seen to its end",
+                  "run the same command again");
+  }
+
+  /// Of a set everything counts, as whoever resumes the operation cannot know what was missing when it began.
+  Totals totals() const override {
+    if (plan_) return {plan_->hot_members, plan_->hot_bytes};
+    return missing();
+  }
+
+  Totals missing() const {
+    Totals sum;
+    for (std::uint32_t object = 0; object < objects(); ++object) {
+      if (!wanted_hot(object) || hot_.has(object)) continue;
+      ++sum.members;
+      sum.bytes += manifest_.objects[object].bytes;
+    }
+    return sum;
+  }
+
+  Status move_objects(RunnerKeeper& keeper) override {
+    const Totals wanted = missing();
+    SY_ASSIGN_OR_RETURN(const auto space, tier_->reserve(token_.operation_id, wanted.bytes));
+    const std::uint64_t memory_bytes = std::clamp(context_.io_budget, tiers::kFillBytesMin, tiers::kFillBytes);
+    SY_ASSIGN_OR_RETURN(const auto memory, tiers::AlignedBuffer::allocate(memory_bytes));
+    ProgressMeter progress(context_.runtime, observer_, "rehydrate", wanted.bytes, wanted.members);
+    for (std::uint32_t object = 0; object < objects(); ++object) {
+      if (!wanted_hot(object)) continue;
+      if (hot_.has(object)) {
+        if (plan_) keeper.add(1, manifest_.objects[object].bytes);
+        continue;
+      }
+      SY_RETURN_IF_ERROR(stop_.status(noun()));
+      SY_RETURN_IF_ERROR(bring_one(object, memory.span(), progress));
+      progress.add_file();
+      keeper.add(1, manifest_.objects[object].bytes);
+      SY_POINT(context_.runtime, "rehydrate.after_object");
+    }
+    progress.finish();
+    return {};
+  }
+
+  Status bring_one(std::uint32_t object, ByteSpan memory, ProgressMeter& progress) {
+    const formats::ObjectEntry& entry = manifest_.objects[object];
+    std::uint64_t told = 0;
+    const auto count = [&](std::uint64_t done) {
+      progress.add_bytes(done - std::exchange(told, done));
+      return stop_.status(noun());
+    };
+    const auto filled = tiers::fill(context_.cold, *tier_,
+                                    {.from = payload_of(attempt_of(record_), object),
+                                     .to = payload_of(made_here(), object),
+                                     .bytes = entry.bytes,
+                                     .sha256 = entry.sha256,
+                                     .blocks = entry.blocks},
+                                    memory, count);
+    if (!filled.ok()) {
+      if (filled.code() != Code::kCorrupt && filled.code() != Code::kNotFound) return filled.status();
+      return damaged(object, filled.status()).annotate("rehydrating", ref());
+    }
+    progress.add_bytes(entry.bytes - told);
+    ++result_.moved_objects;
+    if (*filled == tiers::PutOutcome::kWritten) result_.read_bytes += entry.bytes;
+    return {};
+  }
+
+  void clear_up() override { tier_->remove_attempt(made_here()).ignore("the next gc frees it"); }
+
+  const char* done_message() const override {
+    return plan_ ? "the objects of the ratio's set are in memory" : "every object is in memory";
+  }
+  const char* noun() const override { return "the rehydration"; }
+  Residency whole_target() const override { return Residency::kHot; }
+};
+
+}  // namespace
+
+Result<ResidencyResult> rehydrate_only(Context& context, const ResidencyRequest& request, Observer& observer,
+                                       const CancelFlag& cancel) {
+  return Rehydration(context, request, observer, cancel).run();
+}
+
+}  // namespace steelyard::store

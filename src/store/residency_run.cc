@@ -1,0 +1,265 @@
+#include "store/residency_run.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+#include "base/units.h"
+#include "base/utf8.h"
+#include "formats/ref.h"
+#include "store/damage_record.h"
+#include "store/manifest_file.h"
+#include "store/resolve.h"
+
+namespace steelyard::store {
+namespace {
+
+using metadata::OperationState;
+using metadata::Residency;
+using metadata::RevisionRecord;
+
+/// Between reading a record and starting an operation on it others may change it.
+constexpr int kTriesMax = 5;
+constexpr std::int64_t kPauseMs = 100;
+
+/// What an operation keeps of an error's text.
+std::string kept(const Status& status) {
+  constexpr std::size_t kBytesMax = 1000;
+  std::string text = status.message().substr(0, kBytesMax);
+  while (!is_valid_utf8(text)) text.pop_back();
+  return text;
+}
+
+}  // namespace
+
+ResidencyRequest request_of(const RevisionRecord& record) {
+  ResidencyRequest request;
+  request.target = selector_of(record.identity);
+  if (record.operation) request.ratio_millionths = record.operation->ratio_millionths;
+  return request;
+}
+
+Result<ResidencyResult> ResidencyRun::run() {
+  if (context_.hot == nullptr) return Status(Code::kUnavailable, "this store has no memory tier");
+  SY_ASSIGN_OR_RETURN(record_, resolve(context_.catalog, request_.target, Purpose::kReadDegraded));
+  SY_RETURN_IF_ERROR(check_expected());
+  const Selector same = selector_of(record_.identity);
+  for (int tries = 1;;) {
+    Result<ResidencyResult> done = run_on_record();
+    if (done.ok() || !token_.token.empty()) return done;
+    // Waiting helps where somebody else runs the same operation, and not where a lease or another operation is in the
+    // way.
+    const bool busy = done.code() == Code::kBusy && request_.wait;
+    const bool moved = done.code() == Code::kStaleGeneration && !request_.expected_generation;
+    if (!busy && !moved) return done;
+    SY_RETURN_IF_ERROR(stop_.status(noun()));
+    const bool was_running = record_.operation.has_value();
+    SY_ASSIGN_OR_RETURN(record_, resolve(context_.catalog, same, Purpose::kReadDegraded));
+    const bool somebody_works = is_own_kind() || (was_running && !record_.operation);
+    if (busy && !somebody_works) return done;
+    if (busy) {
+      context_.runtime.sleep_ms(kPauseMs);
+    } else if (tries++ == kTriesMax) {
+      return done;
+    }
+  }
+}
+
+Result<ResidencyResult> ResidencyRun::run_on_record() {
+  SY_RETURN_IF_ERROR(load());
+  SY_RETURN_IF_ERROR(look());
+  if (!record_.operation) {
+    SY_ASSIGN_OR_RETURN(const bool there, is_there());
+    if (there) {
+      result_.record = record_;
+      return std::move(result_);
+    }
+  }
+  SY_RETURN_IF_ERROR(start());
+  SY_POINT(context_.runtime, "residency.after_start");
+  if (!request_.wait) return std::move(result_);
+  return carry_out();
+}
+
+std::string ResidencyRun::ref() const { return formats::format_ref(record_.identity); }
+
+Residency ResidencyRun::target() const { return request_.ratio_millionths ? Residency::kMixed : whole_target(); }
+
+bool ResidencyRun::is_own_kind() const {
+  return record_.operation && record_.operation->kind == kind_ && record_.operation->target == target() &&
+         record_.operation->ratio_millionths == request_.ratio_millionths;
+}
+
+/// An operation that was started at the expected generation is this one, interrupted.
+Status ResidencyRun::check_expected() const {
+  if (!request_.expected_generation || *request_.expected_generation == record_.metadata_generation) return {};
+  if (is_own_kind() && record_.operation->request.expected_generation == *request_.expected_generation) return {};
+  return {Code::kStaleGeneration,
+          fmt::format("{}: metadata generation {} was expected, the current one is {}", ref(),
+                      *request_.expected_generation, record_.metadata_generation),
+          "read the record again, and repeat the request if it still makes sense"};
+}
+
+Status ResidencyRun::load() {
+  auto manifest = load_manifest(context_.cold, record_);
+  if (manifest.code() == Code::kCorrupt) {
+    SY_RETURN_IF_ERROR(check_not_deleted(context_, record_));
+    record_bad_manifest(context_, record_, stop_);
+  }
+  SY_ASSIGN_OR_RETURN(manifest_, std::move(manifest));
+  plan_.reset();
+  if (!request_.ratio_millionths) return {};
+  std::vector<std::uint64_t> sizes;
+  for (const formats::ObjectEntry& entry : manifest_.objects) sizes.push_back(entry.bytes);
+  auto plan = metadata::plan_mixed(sizes, *request_.ratio_millionths);
+  if (!plan.ok()) return plan.status().annotate("choosing the objects of", ref());
+  plan_ = std::move(plan).value();
+  return {};
+}
+
+/// Starts the operation, or takes over the one that nobody runs.
+Status ResidencyRun::start() {
+  if (record_.operation) {
+    if (!is_own_kind()) {
+      return {Code::kBusy,
+              fmt::format("{} has the running {} operation {}, to {}", ref(), name_of(record_.operation->kind),
+                          record_.operation->operation_id, name_of(record_.operation->target)),
+              "wait for it, or end it: steelyard operation cancel " + record_.operation->operation_id};
+    }
+    token_.operation_id = record_.operation->operation_id;
+    if (!request_.wait) return remember(record_);
+    metadata::TakeOperation command;
+    command.identity = record_.identity;
+    command.operation_id = token_.operation_id;
+    command.runner = runner_grant(context_.runtime, context_.options.writer_ttl_ms);
+    command.hot_instance = hot_.instance;
+    command.hot_boot_id = context_.runtime.epoch();
+    SY_ASSIGN_OR_RETURN(const metadata::Answer taken, context_.catalog.take_operation(command));
+    return begun(taken);
+  }
+  const Totals all = totals();
+  metadata::StartOperation command;
+  command.identity = record_.identity;
+  command.expected_metadata_generation = request_.expected_generation.value_or(record_.metadata_generation);
+  command.operation_id = context_.runtime.random_hex(16);
+  command.kind = kind_;
+  command.target = target();
+  command.ratio_millionths = request_.ratio_millionths;
+  if (plan_) command.plan_digest = plan_->digest;
+  command.total_members = all.members;
+  command.total_bytes = all.bytes;
+  command.hot_instance = hot_.instance;
+  command.hot_boot_id = context_.runtime.epoch();
+  if (request_.wait) command.runner = runner_grant(context_.runtime, context_.options.writer_ttl_ms);
+  token_.operation_id = command.operation_id;
+  SY_ASSIGN_OR_RETURN(const metadata::Answer started, context_.catalog.start_operation(command));
+  if (!request_.wait) return remember(*started.record);
+  return begun(started);
+}
+
+Status ResidencyRun::begun(const metadata::Answer& answer) {
+  SY_CHECK(answer.runner.has_value(), "who becomes the runner is told so");
+  token_.token = answer.runner->token;
+  token_.run_attempt = answer.runner->run_attempt;
+  return remember(*answer.record);
+}
+
+Status ResidencyRun::remember(const RevisionRecord& record) {
+  record_ = record;
+  result_.record = record;
+  result_.operation = record.operation;
+  return {};
+}
+
+/// What the operation was started for is what this runner would do.
+Status ResidencyRun::check_operation() {
+  const metadata::Operation& operation = *record_.operation;
+  never_to_go_on_ = true;
+  if (operation.hot_instance != hot_.instance) {
+    return {Code::kUnavailable,
+            fmt::format("the memory in which the operation worked is gone: instance {}, {}", operation.hot_instance,
+                        hot_.instance.empty() ? "and there is none here" : "this one is " + hot_.instance)};
+  }
+  if (plan_ && operation.plan_digest != plan_->digest) {
+    return {Code::kUnavailable, "the operation was started by a version that chooses other objects"};
+  }
+  never_to_go_on_ = false;
+  return {};
+}
+
+Result<ResidencyResult> ResidencyRun::carry_out() {
+  RunnerKeeper keeper(context_.runtime, context_.catalog, record_.identity, token_, context_.options.writer_ttl_ms,
+                      stop_);
+  Status status = check_operation();
+  if (status.ok()) status = move_objects(keeper);
+  SY_POINT(context_.runtime, "residency.after_objects");
+  if (status.ok()) {
+    auto ended = keeper.end(OperationState::kDone, done_message(), observation());
+    if (ended.ok()) {
+      SY_POINT(context_.runtime, "residency.after_end");
+      result_.record = std::move(ended).value();
+      result_.operation = ended_operation(*result_.operation, OperationState::kDone, result_.record);
+      return std::move(result_);
+    }
+    status = std::move(ended).status();
+  } else if (!check_not_deleted(context_, record_).ok()) {
+    clear_up();
+  } else if (status.code() == Code::kNoSpace || status.code() == Code::kCorrupt || never_to_go_on_) {
+    fail(keeper, status);
+    return status;
+  }
+  keeper.set_message(kept(status));
+  return stop_.stopped() ? stop_.status(noun()) : status;
+}
+
+/// What is taken back goes after the record has ceased to count it, and before anybody counts again.
+void ResidencyRun::fail(RunnerKeeper& keeper, const Status& why) {
+  const bool takes_back = kind_ == metadata::OperationKind::kRehydrating && tier_ != nullptr;
+  Result<std::unique_ptr<tiers::GroupLock>> lock{nullptr};
+  if (takes_back) lock = lock_to_remove(context_, *tier_, record_);
+  const bool locked = lock.ok() && *lock != nullptr;
+  metadata::Observation seen;
+  if (locked) {
+    see_hot_without(context_, record_, made_here(), seen);
+  } else {
+    see_hot(context_, record_, seen);
+  }
+  const bool lowers = locked && !seen.boot_id.empty();
+  const auto ended = keeper.end(OperationState::kFailed, kept(why), std::move(seen));
+  if (!ended.ok()) keeper.set_message(kept(why));
+  if (ended.ok() && lowers) clear_up();
+}
+
+Status ResidencyRun::look_at_hot() {
+  hot_ = {};
+  if (tier_ == nullptr) return {};
+  SY_ASSIGN_OR_RETURN(const auto lock, lock_to_count(context_, *tier_, record_));
+  SY_ASSIGN_OR_RETURN(hot_, find_hot(context_, record_, manifest_));
+  if (hot_.tier == tier_) return {};
+  return {Code::kUnavailable, "the memory tier was replaced meanwhile", "run the same command again"};
+}
+
+metadata::Observation ResidencyRun::observation() {
+  metadata::Observation seen;
+  see_hot(context_, record_, seen);
+  return seen;
+}
+
+tiers::AttemptName ResidencyRun::made_here() const {
+  tiers::AttemptName name = attempt_of(record_);
+  name.operation = token_.operation_id;
+  return name;
+}
+
+Status ResidencyRun::damaged(std::uint32_t object, const Status& why) {
+  SY_RETURN_IF_ERROR(check_not_deleted(context_, record_));
+  SY_ASSIGN_OR_RETURN(ReadBuffers buffers, ReadBuffers::allocate(read_piece_bytes(context_.io_budget, 1)));
+  SY_ASSIGN_OR_RETURN(const auto bad, check_object(context_, attempt_of(record_), manifest_, object, buffers));
+  if (!bad) return why;
+  record_bad_objects(context_, record_, manifest_, {&*bad, 1}, stop_);
+  return to_status(*bad, record_.identity);
+}
+
+}  // namespace steelyard::store
