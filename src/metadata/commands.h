@@ -81,7 +81,8 @@ struct Observation {
 /// with their share of the logical bytes; COLD: none; ABSENT: nothing is readable anywhere.
 ///
 /// Nothing is published, and the record comes back as it is, by who cannot see the memory instance that the record
-/// names: one of another boot is gone, but one of this boot may be whole where others mount it. Only where at least as
+/// names: one of another boot is gone, but one of this boot may be whole where others mount it. But that nothing is
+/// damaged is true whatever lies there, and published. Only where at least as
 /// many bytes are hot in the observer's own does the record name that one from then on. While removals of an EVICTING
 /// operation are permitted, an observation may find a revision colder than its record says, never hotter.
 struct ReconcileRevision {
@@ -182,7 +183,8 @@ struct PermitRemoval {
   std::uint64_t processed_bytes = 0;
 };
 /// DONE of EVICTING and REHYDRATING comes with an observation that shows the target reached (NOT_READY otherwise); it
-/// is published in the same entry. The others may bring one.
+/// is published in the same entry. The others may bring one. Of these two kinds it counts for what it says of memory:
+/// damage stays what is recorded.
 struct EndOperation {
   Identity identity;
   RunnerToken token;

@@ -83,7 +83,13 @@ void lower_hot(RevisionRecord& next, std::uint64_t members, std::uint64_t bytes)
 Result<bool> follow(RevisionRecord& next, const Observation& seen, bool only_colder) {
   SY_ASSIGN_OR_RETURN(DamageReport damage, normalised(seen.damage));
   SY_RETURN_IF_ERROR(check_hot(next, seen));
-  if (is_elsewhere(next, seen) && seen.hot_bytes < hot_bytes_of(next)) return false;
+  if (is_elsewhere(next, seen) && seen.hot_bytes < hot_bytes_of(next)) {
+    // Whatever lies in that memory: of what is whole in the cold tier everything can be read.
+    if (damage.count != 0) return false;
+    set_availability(next, Availability::kReady);
+    next.damage = {};
+    return true;
+  }
   std::uint64_t members = seen.hot_members;
   std::uint64_t bytes = seen.hot_bytes;
   if (only_colder && members >= next.hot_members) {

@@ -42,17 +42,8 @@ std::string name_of_operation(const Operation& operation) {
   return std::string(name_of(operation.kind)) + " operation " + operation.operation_id;
 }
 
-/// The operation of a record by its id: the active one or one that it retains.
-const Operation* find_operation_in(const RevisionRecord& record, std::string_view operation_id) {
-  if (record.operation && record.operation->operation_id == operation_id) return &*record.operation;
-  for (const Operation& operation : record.finished_operations) {
-    if (operation.operation_id == operation_id) return &operation;
-  }
-  return nullptr;
-}
-
 Status not_running(const RevisionRecord& record, std::string_view operation_id) {
-  const Operation* operation = find_operation_in(record, operation_id);
+  const Operation* operation = find_operation(record, operation_id);
   return {Code::kStaleGeneration,
           "operation " + std::string(operation_id) + " of " + formats::format_ref(record.identity) + " is " +
               (operation == nullptr ? "not known any more" : std::string(name_of(operation->state))) +
@@ -141,6 +132,14 @@ void answer(Turn& turn, RevisionRecord record, std::optional<Runner> runner) {
 
 }  // namespace
 
+const Operation* find_operation(const RevisionRecord& record, std::string_view operation_id) {
+  if (record.operation && record.operation->operation_id == operation_id) return &*record.operation;
+  for (const Operation& operation : record.finished_operations) {
+    if (operation.operation_id == operation_id) return &operation;
+  }
+  return nullptr;
+}
+
 void end_operation(Turn& turn, RevisionRecord& record, const std::optional<Runner>& runner, OperationState state,
                    std::string message) {
   if (runner) turn.put(RunnerRemoved{record.identity});
@@ -177,7 +176,7 @@ Status judge(Turn& turn, const StartOperation& command) {
                                      .add(command.plan_digest)
                                      .add(command.hot_instance)
                                      .request(RequestKind::kStart, command.expected_metadata_generation);
-  if (const Operation* known = find_operation_in(record, command.operation_id)) {
+  if (const Operation* known = find_operation(record, command.operation_id)) {
     if (known->request != request) {
       return {Code::kConflict, "operation id " + command.operation_id + " of " + ref + " is that of another request"};
     }
@@ -320,7 +319,7 @@ Status judge(Turn& turn, const PermitRemoval& command) {
 Status judge(Turn& turn, const EndOperation& command) {
   SY_RETURN_IF_ERROR(validate_id("operation id", command.token.operation_id));
   SY_ASSIGN_OR_RETURN(RevisionRecord record, get_record(turn.view, command.identity));
-  const Operation* known = find_operation_in(record, command.token.operation_id);
+  const Operation* known = find_operation(record, command.token.operation_id);
   if (known != nullptr && known->state == command.state) {
     answer(turn, std::move(record), std::nullopt);
     return {};  // a retry
@@ -333,7 +332,15 @@ Status judge(Turn& turn, const EndOperation& command) {
   renew(turn, *record.operation, command.processed_members, command.processed_bytes, runner);
   RevisionRecord next = next_of(record, turn.now);
   if (command.state == OperationState::kDone) SY_RETURN_IF_ERROR(check_reached(record, command.seen));
-  if (command.seen) SY_RETURN_IF_ERROR(follow(next, *command.seen, false).status());
+  if (command.seen) {
+    Observation seen = *command.seen;
+    if (moves_replicas(record.operation->kind)) {
+      // A move looks at memory. What others found of the rest meanwhile, its runner may not know.
+      seen.damage = record.damage;
+      seen.cold_readable = record.residency != Residency::kAbsent;
+    }
+    SY_RETURN_IF_ERROR(follow(next, seen, false).status());
+  }
   end_operation(turn, next, runner, command.state, command.message);
   if (const Status status = validate(next); !status.ok()) {
     return {Code::kInvalidArgument, formats::format_ref(record.identity) + ": " + status.message()};
@@ -371,7 +378,7 @@ Result<OperationView> get_operation(const StateView& view, std::string_view oper
   }
   OperationView found;
   SY_ASSIGN_OR_RETURN(found.record, decode_record(*row));
-  const Operation* operation = find_operation_in(found.record, operation_id);
+  const Operation* operation = find_operation(found.record, operation_id);
   if (operation == nullptr) return Status(Code::kCorrupt, "the index names an operation that its record lacks");
   found.operation = *operation;
   if (found.operation.state != OperationState::kRunning) return found;

@@ -107,6 +107,18 @@ TEST_F(ResidencyRules, AnotherInstanceIsUnknown) {
   EXPECT_EQ(place(), "READY HOT of 2");
 }
 
+TEST_F(ResidencyRules, WhatIsWholeInTheColdTierIsReadyWhateverLiesElsewhere) {
+  Observation damaged = seen(1);
+  damaged.damage = {{now().manifest_key}, 1};
+  ASSERT_TRUE(observe(damaged).ok());
+  EXPECT_EQ(place(), "DEGRADED MIXED 500000 of 1");
+  // A repair, by a process that has mounted another memory.
+  ASSERT_TRUE(observe(seen(0, kOther)).ok());
+  EXPECT_EQ(place(), "READY MIXED 500000 of 1");
+  EXPECT_EQ(now().hot_instance, kMine);
+  EXPECT_EQ(now().damage, DamageReport());
+}
+
 TEST_F(ResidencyRules, AnInstanceOfAnotherBootIsGone) {
   make_hot();
   bench.now.epoch = "boot-b";
@@ -129,6 +141,20 @@ TEST_F(ResidencyRules, RehydratingEndsWhenEverythingIsHot) {
   EXPECT_EQ(place(), "READY HOT of 2");
   EXPECT_EQ(now().metadata_generation, 4U) << "the end and what it reached are one step";
   EXPECT_EQ(permit(1).code(), Code::kInvalidArgument) << "there is no runner";
+}
+
+TEST_F(ResidencyRules, AMoveThatEndsLeavesTheDamageThatWasFoundMeanwhile) {
+  for (const OperationState state : {OperationState::kFailed, OperationState::kDone}) {
+    ASSERT_TRUE(observe(seen(0)).ok());
+    ASSERT_TRUE(start(OperationKind::kRehydrating, Residency::kHot).ok());
+    Observation damaged = seen(0);
+    damaged.damage = {{now().manifest_key}, 1};
+    ASSERT_TRUE(observe(damaged).ok());
+    // Its runner looked before that.
+    ASSERT_TRUE(end(state, seen(2)).ok());
+    EXPECT_EQ(place(), "DEGRADED HOT of 2");
+    EXPECT_EQ(now().damage, damaged.damage);
+  }
 }
 
 TEST_F(ResidencyRules, AFailedOneSaysHowFarItCame) {

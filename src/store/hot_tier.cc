@@ -10,15 +10,24 @@
 namespace steelyard::store {
 
 Result<std::shared_ptr<tiers::Tier>> HotTier::open(bool create) {
-  const std::lock_guard lock(mutex_);
-  if (tier_ != nullptr && tier_->instance().code() != Code::kUnavailable) return tier_;
-  tier_.reset();
+  const auto known = [&] {
+    const std::lock_guard lock(mutex_);
+    return tier_;
+  }();
+  if (known != nullptr && known->instance().code() != Code::kUnavailable) return known;
+  // Without the lock: it may take its time.
   auto opened = open_(create);
   // No instance, or no tmpfs in which one could be.
   const bool none = opened.code() == Code::kNotFound || opened.code() == Code::kInvalidArgument;
+  std::shared_ptr<tiers::Tier> now = opened.ok() ? std::move(opened).value() : nullptr;
+  const std::lock_guard lock(mutex_);
+  if (tier_ == known) {
+    tier_ = std::move(now);
+  } else if (tier_ != nullptr) {
+    return tier_;  // another task opened it meanwhile
+  }
   if (none && !create) return std::shared_ptr<tiers::Tier>();
   SY_RETURN_IF_ERROR(opened.status());
-  tier_ = std::move(opened).value();
   return tier_;
 }
 
@@ -27,7 +36,7 @@ Result<std::shared_ptr<tiers::Tier>> HotTier::find() { return open(false); }
 Result<std::shared_ptr<tiers::Tier>> HotTier::make() { return open(true); }
 
 Result<HotReplicas> find_hot(Context& context, const metadata::RevisionRecord& record,
-                             const formats::StoredManifest& manifest) {
+                             const formats::StoredManifest& manifest, const tiers::AttemptName* without) {
   HotReplicas found;
   if (context.hot == nullptr) return found;
   SY_ASSIGN_OR_RETURN(found.tier, context.hot->find());
@@ -36,7 +45,7 @@ Result<HotReplicas> find_hot(Context& context, const metadata::RevisionRecord& r
   const tiers::AttemptName committed = attempt_of(record);
   SY_ASSIGN_OR_RETURN(const tiers::GroupListing listing, found.tier->list_group(committed.group));
   for (const tiers::AttemptName& made : listing.by_operation) {
-    if (made.attempt != committed.attempt) continue;
+    if (made.attempt != committed.attempt || (without != nullptr && made == *without)) continue;
     SY_ASSIGN_OR_RETURN(const auto objects, found.tier->list_attempt(made));
     for (const tiers::ObjectStat& object : objects) {
       const std::uint32_t index = object.name.index;
@@ -51,19 +60,33 @@ Result<HotReplicas> find_hot(Context& context, const metadata::RevisionRecord& r
   return found;
 }
 
-Result<std::unique_ptr<tiers::GroupLock>> lock_to_count(Context& context, tiers::Tier& tier,
-                                                        const metadata::RevisionRecord& record) {
+namespace {
+
+Result<std::unique_ptr<tiers::GroupLock>> lock_group(Context& context, tiers::Tier& tier,
+                                                     const metadata::RevisionRecord& record, bool exclusive) {
   constexpr std::int64_t kPauseMs = 10;
   constexpr int kTriesMax = 300;
   for (int tries = 0; tries < kTriesMax; ++tries) {
     if (tries > 0) context.runtime.sleep_ms(kPauseMs);
-    SY_ASSIGN_OR_RETURN(auto lock, tier.try_lock_group(attempt_of(record).group, false));
+    SY_ASSIGN_OR_RETURN(auto lock, tier.try_lock_group(attempt_of(record).group, exclusive));
     if (lock != nullptr) return lock;
   }
   return Status(Code::kBusy,
-                "a process that removes replicas of " + formats::format_ref(record.identity) +
-                    " from memory does not come to an end",
+                std::string("a process that removes ") + (exclusive ? "or counts " : "") + "replicas of " +
+                    formats::format_ref(record.identity) + " in memory does not come to an end",
                 "see whether it was stopped, and let it go on or end it");
+}
+
+}  // namespace
+
+Result<std::unique_ptr<tiers::GroupLock>> lock_to_count(Context& context, tiers::Tier& tier,
+                                                        const metadata::RevisionRecord& record) {
+  return lock_group(context, tier, record, false);
+}
+
+Result<std::unique_ptr<tiers::GroupLock>> lock_to_remove(Context& context, tiers::Tier& tier,
+                                                         const metadata::RevisionRecord& record) {
+  return lock_group(context, tier, record, true);
 }
 
 HotReplicas find_hot_to_read(Context& context, const metadata::RevisionRecord& record,
@@ -77,31 +100,53 @@ HotReplicas find_hot_to_read(Context& context, const metadata::RevisionRecord& r
   return {};
 }
 
-void see_hot(Context& context, const metadata::RevisionRecord& record, metadata::Observation& seen) {
+namespace {
+
+/// `leaving`, if given: who asks holds the lock.
+Status count_hot(Context& context, const metadata::RevisionRecord& record, const tiers::AttemptName* leaving,
+                 metadata::Observation& seen) {
+  if (context.hot == nullptr) return {};
+  SY_ASSIGN_OR_RETURN(const auto tier, context.hot->find());
+  if (tier == nullptr) return {};
+  SY_ASSIGN_OR_RETURN(const std::string instance, tier->instance());
+  std::unique_ptr<tiers::GroupLock> lock;
+  if (leaving == nullptr) {
+    SY_ASSIGN_OR_RETURN(lock, lock_to_count(context, *tier, record));
+  }
+  SY_ASSIGN_OR_RETURN(const auto listing, tier->list_group(attempt_of(record).group));
+  seen.hot_instance = instance;
+  if (listing.by_operation.empty()) return {};
+  const auto manifest = load_manifest(context.cold, record);
+  // Without it no replica can be read, wherever it lies.
+  if (manifest.code() == Code::kCorrupt) return {};
+  SY_RETURN_IF_ERROR(manifest.status());
+  SY_ASSIGN_OR_RETURN(const HotReplicas found, find_hot(context, record, *manifest, leaving));
+  seen.hot_instance = found.instance;
+  seen.hot_members = found.members;
+  seen.hot_bytes = found.bytes;
+  return {};
+}
+
+void see(Context& context, const metadata::RevisionRecord& record, const tiers::AttemptName* leaving,
+         metadata::Observation& seen) {
   seen.boot_id = context.runtime.epoch();
-  if (context.hot == nullptr) return;
-  const auto look = [&]() -> Status {
-    SY_ASSIGN_OR_RETURN(const auto tier, context.hot->find());
-    if (tier == nullptr) return {};
-    SY_ASSIGN_OR_RETURN(const std::string instance, tier->instance());
-    SY_ASSIGN_OR_RETURN(const auto lock, lock_to_count(context, *tier, record));
-    SY_ASSIGN_OR_RETURN(const auto listing, tier->list_group(attempt_of(record).group));
-    if (listing.by_operation.empty()) {
-      seen.hot_instance = instance;
-      return {};
-    }
-    SY_ASSIGN_OR_RETURN(const auto manifest, load_manifest(context.cold, record));
-    SY_ASSIGN_OR_RETURN(const HotReplicas found, find_hot(context, record, manifest));
-    seen.hot_instance = found.instance;
-    seen.hot_members = found.members;
-    seen.hot_bytes = found.bytes;
-    return {};
-  };
-  const Status looked = look();
-  if (looked.ok()) return;
+  const Status counted = count_hot(context, record, leaving, seen);
+  if (counted.ok()) return;
   // It knows nothing about memory then, and says so.
   seen.boot_id.clear();
-  log_info("what of {} lies in memory is not known: {}", formats::format_ref(record.identity), looked.to_string());
+  seen.hot_instance.clear();
+  log_info("what of {} lies in memory is not known: {}", formats::format_ref(record.identity), counted.to_string());
+}
+
+}  // namespace
+
+void see_hot(Context& context, const metadata::RevisionRecord& record, metadata::Observation& seen) {
+  see(context, record, nullptr, seen);
+}
+
+void see_hot_without(Context& context, const metadata::RevisionRecord& record, const tiers::AttemptName& leaving,
+                     metadata::Observation& seen) {
+  see(context, record, &leaving, seen);
 }
 
 std::shared_ptr<tiers::Tier> mounted_hot(Context& context) {

@@ -54,14 +54,17 @@ struct HotReplicas {
 struct Context;
 
 /// What a listing shows: a replica was whole when it got its name, so one of the right size counts. UNAVAILABLE when
-/// the instance went away meanwhile: then nothing is known.
+/// the instance went away meanwhile: then nothing is known. `without`: replicas that do not count.
 Result<HotReplicas> find_hot(Context& context, const metadata::RevisionRecord& record,
-                             const formats::StoredManifest& manifest);
+                             const formats::StoredManifest& manifest, const tiers::AttemptName* without = nullptr);
 
 /// Keeps the replicas of a revision from being removed while they are counted for others to know. BUSY when a process
 /// that removes some does not come to an end.
 Result<std::unique_ptr<tiers::GroupLock>> lock_to_count(Context& context, tiers::Tier& tier,
                                                         const metadata::RevisionRecord& record);
+/// Keeps others from counting them while some are removed. BUSY when one that counts does not come to an end.
+Result<std::unique_ptr<tiers::GroupLock>> lock_to_remove(Context& context, tiers::Tier& tier,
+                                                         const metadata::RevisionRecord& record);
 
 /// For a reader: the replicas in the instance that the record names, if it is the one that is mounted here. Nothing
 /// where that cannot be found out: the cold ones do as well.
@@ -70,6 +73,9 @@ HotReplicas find_hot_to_read(Context& context, const metadata::RevisionRecord& r
 
 /// Fills in what an observer of the revision knows about memory.
 void see_hot(Context& context, const metadata::RevisionRecord& record, metadata::Observation& seen);
+/// The same for who holds the lock and is about to remove `leaving`, as if that had happened.
+void see_hot_without(Context& context, const metadata::RevisionRecord& record, const tiers::AttemptName& leaving,
+                     metadata::Observation& seen);
 
 /// For clean-up: the instance that is mounted here; null also where it may not be used, as somebody else's must not
 /// keep a revision from being deleted.

@@ -29,7 +29,10 @@ Result<std::unique_ptr<OpenRevision>> OpenRevision::open(Context& context, const
   SY_ASSIGN_OR_RETURN(auto held, HeldRevision::hold(context, selector, terms));
   std::unique_ptr<OpenRevision> open(new OpenRevision(context, std::move(held), std::move(memory)));
   auto manifest = load_manifest(context.cold, open->record());
-  if (manifest.code() == Code::kCorrupt) record_bad_manifest(context, open->record(), open->held_->stop());
+  if (manifest.code() == Code::kCorrupt) {
+    SY_RETURN_IF_ERROR(check_not_deleted(context, open->record()));
+    record_bad_manifest(context, open->record(), open->held_->stop());
+  }
   SY_ASSIGN_OR_RETURN(formats::StoredManifest read, std::move(manifest));
   open->manifest_ = std::make_shared<const formats::StoredManifest>(std::move(read));
   open->hot_ = find_hot_to_read(context, open->record(), *open->manifest_);

@@ -44,7 +44,10 @@ class Rehydration final : public ResidencyRun {
       return false;
     }
     SY_ASSIGN_OR_RETURN(record_, record_findings(context_, record_, {}, stop_));
-    return true;
+    if (record_.hot_members >= (plan_ ? plan_->hot_members : objects())) return true;
+    SY_RETURN_IF_ERROR(check_not_deleted(context_, record_));
+    return Status(Code::kUnavailable, "what of " + ref() + " lies in memory could not be seen to its end",
+                  "run the same command again");
   }
 
   /// Of a set everything counts, as whoever resumes the operation cannot know what was missing when it began.

@@ -82,6 +82,29 @@ TEST_F(RehydrateTest, OneWhoseMemoryIsGoneIsEndedAndBegunAnew) {
   EXPECT_NE(ended.message.find("not mounted here"), std::string::npos) << ended.message;
 }
 
+TEST_F(RehydrateTest, WithoutItsManifestNoReplicaCounts) {
+  ASSERT_TRUE(rehydrate().ok());
+  const fs::path manifest = cold_object(0).parent_path().parent_path() / "manifest";
+  fs::permissions(manifest, fs::perms::owner_all);
+  std::ofstream(manifest, std::ios::binary) << "no manifest";
+  reconcile();
+  EXPECT_EQ(record().availability, metadata::Availability::kDegraded);
+  EXPECT_EQ(record().residency, Residency::kCold);
+}
+
+TEST_F(RehydrateTest, WhatIsTakenBackIsNotCountedByWhoTakesIt) {
+  const auto done = rehydrate();
+  ASSERT_TRUE(done.ok());
+  tiers::AttemptName brought = attempt_of(record());
+  brought.operation = done->operation->operation_id;
+  const auto lock = lock_to_remove(*context_, *hot_->find().value(), record());
+  ASSERT_TRUE(lock.ok());
+  metadata::Observation seen;
+  see_hot_without(*context_, record(), brought, seen);
+  EXPECT_EQ(seen.hot_instance, record().hot_instance);
+  EXPECT_EQ(seen.hot_members, 0U);
+}
+
 TEST_F(RehydrateTest, OneThatWasOnlyStartedIsCarriedOutByAReconcile) {
   request_.wait = false;
   const auto started = rehydrate();

@@ -255,6 +255,7 @@ class Repair {
   Status load() {
     auto manifest = load_manifest(context_.cold, record_);
     if (manifest.code() == Code::kCorrupt) {
+      SY_RETURN_IF_ERROR(check_not_deleted(context_, record_));
       record_bad_manifest(context_, record_, stop_);
       if (record_.operation) SY_RETURN_IF_ERROR(fail_operation(manifest.status()));
       return std::move(manifest).status().with_hint(
@@ -395,7 +396,7 @@ class Repair {
     SY_POINT(context_.runtime, "repair.after_end");
     if (!unrestored_.empty()) return nobody_has();
     result_.record = std::move(ended).value();
-    result_.operation = result_.record.finished_operations.back();
+    result_.operation = ended_operation(*result_.operation, state, result_.record);
     result_.restored_objects = restored;
     result_.restored_bytes = total_bytes_;
     return std::move(result_);

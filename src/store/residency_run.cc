@@ -116,7 +116,10 @@ Status ResidencyRun::check_expected() const {
 
 Status ResidencyRun::load() {
   auto manifest = load_manifest(context_.cold, record_);
-  if (manifest.code() == Code::kCorrupt) record_bad_manifest(context_, record_, stop_);
+  if (manifest.code() == Code::kCorrupt) {
+    SY_RETURN_IF_ERROR(check_not_deleted(context_, record_));
+    record_bad_manifest(context_, record_, stop_);
+  }
   SY_ASSIGN_OR_RETURN(manifest_, std::move(manifest));
   plan_.reset();
   if (!request_.ratio_millionths) return {};
@@ -213,23 +216,14 @@ Result<ResidencyResult> ResidencyRun::carry_out() {
     if (ended.ok()) {
       SY_POINT(context_.runtime, "residency.after_end");
       result_.record = std::move(ended).value();
-      result_.operation = result_.record.finished_operations.back();
+      result_.operation = ended_operation(*result_.operation, OperationState::kDone, result_.record);
       return std::move(result_);
     }
     status = std::move(ended).status();
   } else if (!check_not_deleted(context_, record_).ok()) {
     clear_up();
   } else if (status.code() == Code::kNoSpace || status.code() == Code::kCorrupt || never_to_go_on_) {
-    clear_up();
-    const auto ended = keeper.end(OperationState::kFailed, kept(status), observation());
-    if (!ended.ok()) {
-      keeper.set_message(kept(status));
-    } else if (never_to_go_on_) {
-      moved_ = true;
-      token_ = {};
-    } else if (status.code() == Code::kCorrupt) {
-      look_again_at_damage();
-    }
+    fail(keeper, status);
     return status;
   }
   keeper.set_message(kept(status));
@@ -244,6 +238,30 @@ void ResidencyRun::look_again_at_damage() {
   record_findings(context_, *now, findings, stop_).status().ignore("it is recorded as damaged");
 }
 
+/// What is taken back goes after the record has ceased to count it, and before anybody counts again.
+void ResidencyRun::fail(RunnerKeeper& keeper, const Status& why) {
+  const bool takes_back = kind_ == metadata::OperationKind::kRehydrating && tier_ != nullptr;
+  Result<std::unique_ptr<tiers::GroupLock>> lock{nullptr};
+  if (takes_back) lock = lock_to_remove(context_, *tier_, record_);
+  const bool locked = lock.ok() && *lock != nullptr;
+  metadata::Observation seen;
+  if (locked) {
+    see_hot_without(context_, record_, made_here(), seen);
+  } else {
+    see_hot(context_, record_, seen);
+  }
+  const bool lowers = locked && !seen.boot_id.empty();
+  const auto ended = keeper.end(OperationState::kFailed, kept(why), std::move(seen));
+  if (!ended.ok()) return keeper.set_message(kept(why));
+  if (lowers) clear_up();
+  if (never_to_go_on_) {
+    moved_ = true;
+    token_ = {};
+  } else if (why.code() == Code::kCorrupt) {
+    look_again_at_damage();
+  }
+}
+
 Status ResidencyRun::look_at_hot() {
   hot_ = {};
   if (tier_ == nullptr) return {};
@@ -254,10 +272,7 @@ Status ResidencyRun::look_at_hot() {
 }
 
 metadata::Observation ResidencyRun::observation() {
-  if (const auto now = context_.catalog.get_weight_revision(record_.identity); now.ok()) record_ = *now;
   metadata::Observation seen;
-  seen.damage = record_.damage;
-  seen.cold_readable = record_.residency != Residency::kAbsent;
   see_hot(context_, record_, seen);
   return seen;
 }

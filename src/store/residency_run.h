@@ -65,7 +65,7 @@ class ResidencyRun {
   }
   /// Finds hot_, under the group's lock: nobody is just removing what is counted.
   Status look_at_hot();
-  /// Of the operation's end: the damage stays what is recorded, as nothing but what was read is known.
+  /// Of the operation's end: what lies in memory.
   metadata::Observation observation();
   tiers::AttemptName made_here() const;
   /// What is wrong with a cold object is found by the same look as that of every other verb, and recorded.
@@ -97,6 +97,7 @@ class ResidencyRun {
   Status check_operation();
   Result<ResidencyResult> carry_out();
   void look_again_at_damage();
+  void fail(RunnerKeeper& keeper, const Status& why);
 
   bool moved_ = false;           ///< the record is another by now, so what stood in the way may do so no more
   bool never_to_go_on_ = false;  ///< the operation's memory or plan is not the one here

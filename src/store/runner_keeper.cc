@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/workers.h"
+#include "metadata/rules.h"
 #include "store/lease_guard.h"
 #include "store/writer_keeper.h"
 
@@ -21,6 +22,14 @@ metadata::RunnerGrant runner_grant(Runtime& runtime, std::int64_t ttl_ms) {
   grant.process = runtime.self();
   grant.ttl_ms = ttl_ms;
   return grant;
+}
+
+metadata::Operation ended_operation(const metadata::Operation& begun, metadata::OperationState state,
+                                    const metadata::RevisionRecord& now) {
+  if (const auto* retained = metadata::find_operation(now, begun.operation_id)) return *retained;
+  metadata::Operation ended = begun;
+  ended.state = state;
+  return ended;
 }
 
 RunnerKeeper::RunnerKeeper(Runtime& runtime, catalog::Catalog& catalog, metadata::Identity identity,

@@ -17,6 +17,11 @@ namespace steelyard::store {
 /// Who is to run an operation: this process, with a fresh token.
 metadata::RunnerGrant runner_grant(Runtime& runtime, std::int64_t ttl_ms);
 
+/// An operation that was ended, as its record retains it; `now` may be later than the end. Without a trace there, when
+/// enough later ones have ended: as it began, with its last state.
+metadata::Operation ended_operation(const metadata::Operation& begun, metadata::OperationState state,
+                                    const metadata::RevisionRecord& now);
+
 /// Looks every 2 seconds whether the operation still runs, and reports then if there is progress, at a quarter of the
 /// time to live in any case. An operation that was cancelled or taken over stops the work through `stop`.
 class RunnerKeeper {

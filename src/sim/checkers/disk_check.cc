@@ -46,7 +46,7 @@ DiskFindings check_on_disk(Model& model, Runtime& machine, const std::shared_ptr
   const bool whole = manifest_bytes.ok() && hash::sha256(*manifest_bytes).hex() == record.summary.manifest_sha256;
   if (!whole) {
     findings.damaged.push_back(record.manifest_key);
-    if (revision.objects.empty() || !model.is_damaged(revision.objects.front())) {
+    if (revision.objects.empty() || !model.is_damaged(revision.objects.front().sha256)) {
       model.violated(fmt::format("{}: its manifest is not on the disk as published", name));
     }
     return findings;
@@ -56,11 +56,11 @@ DiskFindings check_on_disk(Model& model, Runtime& machine, const std::shared_ptr
     model.violated(fmt::format("{}: its manifest cannot be read: {}", name, manifest.status().to_string()));
     return findings;
   }
-  findings.objects.push_back(hash::sha256(*manifest_bytes));
+  findings.objects.push_back({hash::sha256(*manifest_bytes), manifest_bytes->size()});
   if (revision.checkpoint) check_files(model, name, *manifest, checkpoints()[*revision.checkpoint]);
   for (std::uint32_t i = 0; i < manifest->objects.size(); ++i) {
     const Digest& sha256 = manifest->objects[i].sha256;
-    findings.objects.push_back(sha256);
+    findings.objects.push_back({sha256, manifest->objects[i].bytes});
     const auto bytes = read_whole(*tier, {attempt, tiers::ObjectKind::kPayload, i});
     if (bytes.ok() && bytes->size() == manifest->objects[i].bytes && hash::sha256(*bytes) == sha256) continue;
     findings.damaged.push_back(formats::payload_key(record.identity, i));
@@ -75,6 +75,15 @@ DiskFindings check_on_disk(Model& model, Runtime& machine, const std::shared_ptr
   }
   std::sort(findings.damaged.begin(), findings.damaged.end());
   return findings;
+}
+
+bool is_whole_on_disk(Runtime& machine, const std::shared_ptr<tiers::SimulatedDisk>& disk, const Revision& revision,
+                      std::uint32_t object) {
+  const auto tier = std::move(tiers::open_simulated(machine, disk)).value();
+  const metadata::RevisionRecord& record = revision.now();
+  const tiers::AttemptName attempt{formats::payload_group_digest(record.identity).hex(), record.import_attempt};
+  const auto bytes = read_whole(*tier, {attempt, tiers::ObjectKind::kPayload, object});
+  return bytes.ok() && hash::sha256(*bytes) == revision.objects.at(object + 1).sha256;
 }
 
 }  // namespace steelyard::sim

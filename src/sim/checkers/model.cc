@@ -39,7 +39,7 @@ Revision* Model::find(const Identity& identity) {
 
 bool Model::may_be_damaged(const Revision& revision) const {
   return bad_reads_ || std::any_of(revision.objects.begin(), revision.objects.end(),
-                                   [&](const Digest& sha256) { return damaged_.contains(sha256); });
+                                   [&](const Member& member) { return damaged_.contains(member.sha256); });
 }
 
 bool Model::lease_lives(const std::string& lease_id) const {
@@ -96,6 +96,7 @@ void Model::see(Operation& by, const oplog::Append& append, const metadata::Revi
     by.attempts[after.identity] = after.import_attempt;
   } else {
     check_edge(by, revision.now(), after, revision);
+    check_operations(by, append, revision.now(), after, revision);
     if (after.import_attempt != revision.now().import_attempt) {
       // An import leaves its own attempt where the tier holds one of another history.
       const auto left = revision.attempts.find(revision.now().import_attempt);
@@ -121,6 +122,7 @@ void Model::see(Operation& by, const oplog::Append& append, const metadata::Revi
     const bool own = revision.writer && revision.writer->process == by.process;
     if (!by.forces && !own) check_takeover(by, append, revision);
   }
+  check_residency(after);
   revision.facts.push_back({append.sequence, after});
 }
 
@@ -144,6 +146,9 @@ void Model::check_edge(const Operation& by, const RevisionRecord& before, const 
       after.begin_seq != before.begin_seq || after.manifest_key != before.manifest_key ||
       after.payload_group_id != before.payload_group_id) {
     violated(name + ": something that stands for ever changes");
+  }
+  if (after.policy != before.policy && !by.sets_policy) {
+    violated(fmt::format("{}: its policy is changed by op {} ({})", name, by.id, by.what));
   }
   const auto edge = std::pair(before.availability, after.availability);
   static const std::set<std::pair<Availability, Availability>> legal = {
@@ -325,42 +330,6 @@ std::optional<Lease> Model::live_lease_of(const Identity& identity) const {
     if (lease.identity == identity && lease_lives(id)) return lease;
   }
   return std::nullopt;
-}
-
-void Model::see(Operation& by, const oplog::Append& append, const metadata::RunnerPut& put) {
-  const metadata::Runner& runner = put.runner;
-  const std::string name = "the runner of " + text_of(runner.identity);
-  std::optional<metadata::Runner>& before = revisions_[runner.identity].runner;
-  if (begins_epoch_) {
-    if (!before || runner.run_attempt != before->run_attempt) violated(name + " is not re-armed as it was");
-    before = runner;
-    return;
-  }
-  if (!by.repairs) violated(fmt::format("op {} ({}) puts {}", by.id, by.what, name));
-  const bool same_operation = before && before->operation_id == runner.operation_id;
-  const bool takes_over = same_operation && !runner.token.empty() && before->token != runner.token;
-  if (takes_over) {
-    if (runner.run_attempt != before->run_attempt + 1) violated(name + " was taken over without a new attempt");
-    const bool expired = append.at.mono_ms >= before->granted_mono_ms + before->ttl_ms;
-    const bool ended = before->token.empty() || expired;
-    if (!ended && !world_.nature().runtime().provably_gone(before->process)) {
-      violated(name + " was taken over while it was live");
-    }
-  } else if (same_operation && (runner.process != before->process || before->process != by.process)) {
-    violated(fmt::format("op {} speaks for {}", by.id, name));
-  }
-  before = runner;
-}
-
-void Model::see(Operation& by, const oplog::Append& /*append*/, const metadata::RunnerRemoved& removed) {
-  if (!by.repairs && !by.may_delete) violated(fmt::format("op {} ({}) ends a runner", by.id, by.what));
-  revisions_[removed.identity].runner.reset();
-}
-
-void Model::see(Operation& by, const oplog::Append& /*append*/, const metadata::OperationForgotten& forgotten) {
-  if (!by.repairs && !by.may_delete) {
-    violated(fmt::format("op {} ({}) forgets operation {}", by.id, by.what, forgotten.operation_id));
-  }
 }
 
 template <typename Other>

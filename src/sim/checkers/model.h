@@ -38,12 +38,30 @@ struct Operation {
   bool drains = false;    ///< deletes under live leases
   bool finishes = false;  ///< takes away what is DELETING
   bool compacts = false;  ///< tombstones
-  bool repairs = false;   ///< starts, runs and ends operations
+  bool operates = false;  ///< starts, runs and ends operations
+  bool cancels = false;   ///< ends one that somebody else may run
+  bool sets_policy = false;
   // Filled by the appends it made:
   std::map<metadata::Identity, std::uint32_t> attempts;
   std::optional<metadata::Identity> published;
   std::optional<metadata::Identity> aborted;
   bool put_lease = false;
+};
+
+/// One of a published revision's objects.
+struct Member {
+  Digest sha256;
+  std::uint64_t bytes = 0;
+};
+
+/// An operation on a revision, as the log has it.
+struct Move {
+  metadata::Operation operation;
+  std::uint64_t begun_at = 0;            ///< the log's sequence
+  std::vector<ProcessIdentity> runners;  ///< in their order
+  std::uint64_t permitted = 0;
+  std::uint64_t processed_members = 0;
+  std::uint64_t processed_bytes = 0;
 };
 
 /// A revision's whole life so far.
@@ -57,7 +75,8 @@ struct Revision {
   std::optional<std::size_t> checkpoint;            ///< what was published
   std::optional<metadata::Writer> writer;
   std::optional<metadata::Runner> runner;
-  std::vector<Digest> objects;  ///< once published: the manifest's, then each payload object's
+  std::vector<Member> objects;        ///< once published: the manifest, then each payload object
+  std::map<std::string, Move> moves;  ///< all operations that it ever had, by id
 
   const metadata::RevisionRecord& now() const { return facts.back().record; }
   bool published() const { return now().committed_seq != 0; }
@@ -77,12 +96,22 @@ class Model {
   void witness(Process& process, const oplog::Append& append);
 
   /// Bits of this content were damaged on the disk.
-  void damage(const Digest& sha256) { damaged_.insert(sha256); }
+  void damage(const Digest& sha256) { damaged_.emplace(sha256, sequence_); }
+  /// The same of a replica in memory; nobody says so, as the cold one is read instead.
+  void damage_hot(const std::string& instance, const Digest& sha256) { damaged_hot_.emplace(instance, sha256); }
+  bool is_damaged_hot(const std::string& instance, const Digest& sha256) const {
+    return damaged_hot_.contains({instance, sha256});
+  }
   /// Reads may be handed other bits than the stored ones.
   void allow_bad_reads() { bad_reads_ = true; }
   bool may_be_damaged(const Revision& revision) const;
   bool any_damage() const { return bad_reads_ || !damaged_.empty(); }
   bool is_damaged(const Digest& sha256) const { return damaged_.contains(sha256); }
+  /// It was whole on the disk at that sequence of the log.
+  bool was_whole_at(const Digest& sha256, std::uint64_t sequence) const {
+    const auto found = damaged_.find(sha256);
+    return found == damaged_.end() || found->second >= sequence;
+  }
   bool bad_reads() const { return bad_reads_; }
 
   std::uint64_t sequence() const { return sequence_; }
@@ -105,6 +134,18 @@ class Model {
 
   void erased(const Operation& operation, const metadata::Identity& identity,
               const Result<store::RemovalResult>& answer);
+  void moved(const Operation& operation, const metadata::Identity& identity, bool waited,
+             const Result<store::ResidencyResult>& answer);
+  void cancelled(const Operation& operation, const std::string& operation_id,
+                 const Result<metadata::OperationView>& answer);
+  /// A process took a replica of a payload object out of memory.
+  struct Removal {
+    metadata::Identity identity;
+    std::uint32_t object = 0;
+    std::string brought_by;      ///< the operation
+    bool readable_left = false;  ///< the disk or a memory still has it whole
+  };
+  void replica_removed(const Process& process, const Removal& removal);
   /// A live lease of the revision.
   std::optional<metadata::Lease> live_lease_of(const metadata::Identity& identity) const;
 
@@ -131,6 +172,14 @@ class Model {
   void check_takeover(const Operation& by, const oplog::Append& append, const Revision& revision);
   void check_edge(const Operation& by, const metadata::RevisionRecord& before, const metadata::RevisionRecord& after,
                   const Revision& revision);
+  void check_residency(const metadata::RevisionRecord& record);
+  void check_operations(const Operation& by, const oplog::Append& append, const metadata::RevisionRecord& before,
+                        const metadata::RevisionRecord& after, Revision& revision);
+  void check_begun(const Operation& by, const oplog::Append& append, const metadata::RevisionRecord& after,
+                   Revision& revision);
+  void check_progress(const metadata::Runner& runner);
+  void check_ended(const Operation& by, const metadata::RevisionRecord& before, const metadata::RevisionRecord& after,
+                   Revision& revision);
 
   World& world_;
   Verdict& verdict_;
@@ -149,7 +198,9 @@ class Model {
   std::map<metadata::Identity, metadata::LastUse> uses_told_;
   std::map<metadata::Lineage, std::int64_t> watermarks_;
   std::uint64_t leases_granted_ = 0;
-  std::set<Digest> damaged_;
+  std::map<Digest, std::uint64_t> damaged_;  ///< and the log's sequence then
+  std::set<std::pair<std::string, Digest>> damaged_hot_;
+  std::set<std::string> operation_ids_;
   bool bad_reads_ = false;
 };
 

@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -11,6 +13,15 @@
 #include "oplog/open.h"
 
 namespace steelyard::sim {
+namespace {
+
+/// The digest of its payload group, in hex.
+std::string_view group_of(const Revision& revision) {
+  const std::string_view id = revision.now().payload_group_id;
+  return id.substr(id.find(':') + 1);
+}
+
+}  // namespace
 
 Profile draw_profile(Random& random) {
   constexpr std::int64_t kLatencies[] = {3, 50, 400, 4000};
@@ -48,6 +59,13 @@ Profile draw_profile(Random& random) {
   profile.calls_per_client = 4 + random.below(9);
   profile.troubles = random.below(12);
   profile.damages = random.per_mille(300);
+  constexpr std::uint64_t kMemories[] = {0, 1, 1, 2};
+  profile.memories = random.one_of(kMemories);
+  profile.hot.error = random.one_of(kTierRates);
+  profile.hot.no_space = random.one_of(kTierRates) / 4;
+  profile.hot.short_write = random.one_of(kTierRates) / 2;
+  profile.hot.lost_answer = random.one_of(kTierRates);
+  profile.hot.bit_rot = random.per_mille(150) ? 20'000 : 0;
   return profile;
 }
 
@@ -67,6 +85,10 @@ Bench::Bench(std::uint64_t seed, Canary canary_in)
       profile(draw_profile(random)),
       disk(std::make_shared<tiers::SimulatedDisk>(seed ^ 0x5eed0011)),
       log(oplog::open_memory(world.nature().runtime())) {
+  for (std::uint64_t i = 0; i < profile.memories; ++i) {
+    memories.push_back(
+        std::make_shared<tiers::SimulatedDisk>(seed ^ (0x5eed0012 + i), tiers::SimulatedMedium::kMemory));
+  }
   if (profile.tier.bit_rot > 0) model.allow_bad_reads();
   if (canary == Canary::kGoneLies) world.lie_about_the_gone();
 }
@@ -79,18 +101,71 @@ DiskFindings Bench::look_at(const metadata::Identity& identity) {
   return findings;
 }
 
+void Bench::see_change(const metadata::Identity& identity) {
+  const Revision& revision = *model.find(identity);
+  if (revision.facts.size() < 2 || !revision.readable()) return;
+  const metadata::RevisionRecord& before = revision.facts[revision.facts.size() - 2].record;
+  const metadata::RevisionRecord& now = revision.now();
+  if (now.hot_members != before.hot_members || now.hot_instance != before.hot_instance ||
+      now.hot_millionths != before.hot_millionths) {
+    check_claim(model, world.nature().runtime(), memories, revision);
+  }
+  if (before.availability != metadata::Availability::kDegraded || now.availability != metadata::Availability::kReady) {
+    return;
+  }
+  // Who says that it is whole again has looked at what was recorded.
+  const std::vector<std::string> damaged = look_at(identity).damaged;
+  for (const std::string& key : before.damage.objects) {
+    if (std::ranges::binary_search(damaged, key)) {
+      model.violated(fmt::format("{} is READY again and {} is damaged", text_of(identity), key));
+    }
+  }
+}
+
 void Bench::look_at_all() {
   for (const auto& [identity, revision] : model.revisions()) {
     if (revision.published()) look_at(identity);
   }
+  look_at_memories();
 }
 
-void Bench::look_for_garbage() {
-  const auto tier = std::move(tiers::open_simulated(world.nature().runtime(), disk)).value();
-  std::map<std::string, const Revision*> owners;
+void Bench::look_at_memories(const std::string& group) {
   for (const auto& [identity, revision] : model.revisions()) {
-    owners[formats::payload_group_digest(identity).hex()] = &revision;
+    if (!group.empty() && group_of(revision) != group) continue;
+    check_claim(model, world.nature().runtime(), memories, revision);
   }
+}
+
+void Bench::removed_from_memory(Process& process, const std::vector<tiers::ObjectStat>& before) {
+  Runtime& machine = world.nature().runtime();
+  for (const tiers::ObjectStat& stat : before) {
+    if (stat.name.kind != tiers::ObjectKind::kPayload) continue;
+    const auto found = std::ranges::find_if(
+        model.revisions(), [&](const auto& one) { return group_of(one.second) == stat.name.in.group; });
+    if (found == model.revisions().end()) continue;
+    const auto& [identity, revision] = *found;
+    Model::Removal removal{identity, stat.name.index, stat.name.in.operation, true};
+    if (revision.readable() && stat.name.index + 1 < revision.objects.size()) {
+      const Digest& sha256 = revision.objects[stat.name.index + 1].sha256;
+      // Who removes a replica that rotted there takes nothing from anybody.
+      const bool rotten = std::ranges::any_of(
+          memories, [&](const auto& memory) { return model.is_damaged_hot(instance_of(machine, memory), sha256); });
+      removal.readable_left = rotten || is_whole_on_disk(machine, disk, revision, stat.name.index);
+      for (const auto& memory : memories) {
+        const MemoryFindings in_memory = look_into(model, machine, memory, revision);
+        removal.readable_left =
+            removal.readable_left || (stat.name.index < in_memory.whole.size() && in_memory.whole[stat.name.index]);
+      }
+    }
+    model.replica_removed(process, removal);
+  }
+  if (!before.empty()) look_at_memories(before.front().name.in.group);
+}
+
+void Bench::look_for_garbage(std::size_t container) {
+  std::map<std::string, const Revision*> owners;
+  for (const auto& [identity, revision] : model.revisions()) owners[std::string(group_of(revision))] = &revision;
+  const auto tier = std::move(tiers::open_simulated(world.nature().runtime(), disk)).value();
   const std::vector<std::string> groups = tier->list_groups().value();
   for (const std::string& group : groups) {
     const auto owner = owners.find(group);
@@ -108,6 +183,32 @@ void Bench::look_for_garbage() {
   const std::vector<tiers::ContentEntry> content = tier->list_content().value();
   for (const tiers::ContentEntry& entry : content) {
     if (entry.links == 1) model.violated("content " + entry.sha256.hex() + " is used by nobody after a gc");
+  }
+  if (container >= memories.size()) return;
+  const auto hot = tiers::open_simulated(world.nature().runtime(), memories[container], false);
+  if (!hot.ok()) return;
+  const std::vector<std::string> in_memory = (*hot)->list_groups().value();
+  for (const std::string& group : in_memory) {
+    const auto owner = owners.find(group);
+    if (owner != owners.end() && owner->second->readable()) continue;
+    model.violated(fmt::format("group {} is left in memory after a gc, and its revision is gone", group));
+  }
+}
+
+void Bench::look_for_anything() {
+  Runtime& machine = world.nature().runtime();
+  const auto tier = std::move(tiers::open_simulated(machine, disk)).value();
+  if (const std::uint64_t bytes = tier->usage({}).value().bytes; bytes > 0) {
+    model.violated(fmt::format("{} bytes are left on the disk after everything was deleted", bytes));
+  }
+  for (const auto& memory : memories) {
+    const auto hot = tiers::open_simulated(machine, memory, false);
+    if (!hot.ok()) continue;
+    const tiers::TierUsage usage = (*hot)->usage({}).value();
+    if (usage.bytes > 0 || usage.free_bytes != usage.capacity_bytes) {
+      model.violated(fmt::format("{} of {} bytes are left in memory after everything was deleted",
+                                 usage.capacity_bytes - usage.free_bytes, usage.capacity_bytes));
+    }
   }
 }
 

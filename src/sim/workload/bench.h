@@ -8,6 +8,7 @@
 #include "oplog/fault_injecting.h"
 #include "oplog/op_log.h"
 #include "sim/checkers/disk_check.h"
+#include "sim/checkers/memory_check.h"
 #include "sim/checkers/model.h"
 #include "sim/runtime/world.h"
 #include "sim/workload/handles.h"
@@ -31,6 +32,8 @@ struct Profile {
   std::uint64_t calls_per_client = 0;
   std::uint64_t troubles = 0;  ///< kills, crashes, stops and the like
   bool damages = false;        ///< bits rot on the disk
+  std::uint64_t memories = 0;  ///< containers with a hot tier of their own; 0: there is none
+  tiers::FaultPlan hot;        ///< as `tier`
 };
 Profile draw_profile(Random& random);
 /// No faults and no delays.
@@ -47,15 +50,24 @@ struct Bench {
   Canary canary;
   Profile profile;
   std::shared_ptr<tiers::SimulatedDisk> disk;
+  Memories memories;  ///< of the hot tier, one for each container
   std::unique_ptr<oplog::OpLog> log;
   bool calm = false;  ///< clients started from now on meet no faults
 
   /// Looks at a revision's bytes past every fault, and remembers its objects.
   DiskFindings look_at(const metadata::Identity& identity);
+  /// A record has changed just now: what it says of the tiers is true.
+  void see_change(const metadata::Identity& identity);
   /// Of every revision that can be read, and of those whose removal has to wait for a lease.
   void look_at_all();
-  /// After a gc in peace: nothing lies on the disk that no revision needs.
-  void look_for_garbage();
+  /// Of every revision that says that it is in memory, or of those of one group.
+  void look_at_memories(const std::string& group = {});
+  /// A process has removed something from a memory, which `before` lay there.
+  void removed_from_memory(Process& process, const std::vector<tiers::ObjectStat>& before);
+  /// After a gc in peace: nothing lies on the disk, nor in the memory of that container, that no revision needs.
+  void look_for_garbage(std::size_t container);
+  /// Every revision is deleted: nothing is left.
+  void look_for_anything();
 };
 
 }  // namespace steelyard::sim

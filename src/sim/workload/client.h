@@ -15,7 +15,8 @@ namespace steelyard::sim {
 /// Lives inside the fibres of its process.
 class Client {
  public:
-  Client(Bench& bench, Process& process, const Profile& profile, std::uint64_t seed);
+  /// `container`: of whose memory its hot tier is.
+  Client(Bench& bench, Process& process, const Profile& profile, std::uint64_t seed, std::size_t container);
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;
 
@@ -46,6 +47,24 @@ class Client {
   Status repair(const metadata::Identity& identity, bool with_source, bool wait);
   /// In peace: what is damaged of it, and not its manifest, is whole afterwards.
   void make_whole(const metadata::Identity& identity, std::int64_t patience_ms);
+  /// Into memory or out of it. Not `wait`: only started, for whoever comes next.
+  struct Course {
+    bool evicts = false;
+    std::optional<std::uint32_t> ratio_millionths = std::nullopt;
+    bool wait = true;
+  };
+  Status move(const metadata::Identity& identity, const Course& course);
+  /// Reads here and there in a file of it, for a while.
+  void read_open(const metadata::Identity& identity, std::uint64_t reads);
+  /// Cancels what runs on the revision, now and then twice.
+  void cancel(const metadata::Identity& identity);
+  /// Starts an operation past the store, and repeats its requests, as a client of the lifecycle's interface may.
+  void operate_by_hand(const metadata::Identity& identity);
+  void set_policy(const metadata::Identity& identity);
+  /// In peace: no operation is left on the revision.
+  void settle(const metadata::Identity& identity, std::int64_t patience_ms);
+  /// In peace: it can be brought into memory, read from there, and taken out of it again.
+  void warm_and_cool(const metadata::Identity& identity);
   /// Publishes a revision step by step, and repeats its Commit.
   void publish_by_hand(const std::string& resource);
 
@@ -56,6 +75,7 @@ class Client {
   enum class Kind : std::uint8_t { kReadable, kPublished, kImporting };
   std::optional<metadata::Identity> some_revision(Kind kind);
   void clean_up();
+  void move_something();
   void check_cat(const Operation& operation, const metadata::Identity& identity, const std::string& path, bool exact,
                  std::uint64_t first, std::uint64_t last, const std::string& bytes, const Status& status);
   void pause(std::int64_t ms_max);
@@ -63,11 +83,17 @@ class Client {
   void commit_and_repeat(const metadata::CommitWeightImport& command, std::size_t checkpoint);
   oplog::LogFaultPlan log_faults();
   std::unique_ptr<tiers::Tier> make_tier();
+  Result<std::unique_ptr<tiers::Tier>> open_hot(bool create);
+  bool has_hot() const { return !bench_.memories.empty(); }
+  std::string own_instance() const;
+  void run_by_hand(const metadata::Identity& identity, const metadata::RunnerGrant& grant,
+                   const metadata::RunnerToken& token);
 
   Bench& bench_;
   Process& process_;
   const Profile profile_;
   Random random_;
+  const std::size_t container_;
   std::unique_ptr<oplog::OpLog> log_;
   std::shared_ptr<tiers::Tier> disk_;
   store::StoreOptions options_;

@@ -36,14 +36,22 @@ class ProcessPut final : public tiers::PendingPut {
 
 class ProcessStream final : public tiers::PutStream {
  public:
-  ProcessStream(Process& process, Graveyard& graveyard, BuriedPut put)
-      : process_(process), graveyard_(graveyard), put_(std::move(put)) {}
+  /// `spoils`: its first byte becomes another one.
+  ProcessStream(Process& process, Graveyard& graveyard, BuriedPut put, bool spoils)
+      : process_(process), graveyard_(graveyard), put_(std::move(put)), spoils_(spoils) {}
   ProcessStream(const ProcessStream&) = delete;
   ProcessStream& operator=(const ProcessStream&) = delete;
   ~ProcessStream() override {
     if (put_.stream && !process_.alive()) graveyard_.bury(std::move(put_));
   }
-  Status append(ByteView bytes) override { return process_.alive() ? put_.stream->append(bytes) : dead(); }
+  Status append(ByteView bytes) override {
+    if (!process_.alive()) return dead();
+    if (!spoils_ || bytes.empty()) return put_.stream->append(bytes);
+    spoils_ = false;
+    std::vector<std::byte> other(bytes.begin(), bytes.end());
+    other.front() ^= std::byte{1};
+    return put_.stream->append(other);
+  }
   Result<tiers::PutOutcome> finish() override {
     if (!process_.alive()) return dead();
     auto outcome = put_.stream->finish();
@@ -55,12 +63,18 @@ class ProcessStream final : public tiers::PutStream {
   Process& process_;
   Graveyard& graveyard_;
   BuriedPut put_;
+  bool spoils_;
 };
 
 class ProcessTier final : public tiers::Tier {
  public:
-  ProcessTier(Process& process, std::shared_ptr<tiers::Tier> inner, Graveyard& graveyard, Canary canary)
-      : process_(process), inner_(std::move(inner)), graveyard_(graveyard), canary_(canary) {}
+  ProcessTier(Process& process, std::shared_ptr<tiers::Tier> inner, Graveyard& graveyard, Canary canary,
+              RemovalWitness witness)
+      : process_(process),
+        inner_(std::move(inner)),
+        graveyard_(graveyard),
+        canary_(canary),
+        witness_(std::move(witness)) {}
 
   const tiers::Traits& traits() const override { return inner_->traits(); }
   Result<std::string> instance() override {
@@ -95,7 +109,8 @@ class ProcessTier final : public tiers::Tier {
     if (!process_.alive()) return dead();
     BuriedPut put{inner_, {}, nullptr, nullptr};
     SY_ASSIGN_OR_RETURN(put.stream, inner_->open_put(name, bytes, sha256));
-    return std::unique_ptr<tiers::PutStream>(std::make_unique<ProcessStream>(process_, graveyard_, std::move(put)));
+    return std::unique_ptr<tiers::PutStream>(std::make_unique<ProcessStream>(
+        process_, graveyard_, std::move(put), is(Canary::kHotPutLies, tiers::Medium::kMemory)));
   }
   Status flush(const tiers::AttemptName& attempt) override {
     if (!process_.alive()) return dead();
@@ -113,20 +128,27 @@ class ProcessTier final : public tiers::Tier {
   Result<std::vector<tiers::ObjectStat>> list_attempt(const tiers::AttemptName& attempt,
                                                       std::vector<std::string>* foreign) override {
     if (!process_.alive()) return dead();
-    return inner_->list_attempt(attempt, foreign);
+    SY_ASSIGN_OR_RETURN(auto objects, inner_->list_attempt(attempt, foreign));
+    return traits().medium == tiers::Medium::kMemory ? falsified(canary_, attempt, std::move(objects))
+                                                     : std::move(objects);
   }
   Result<tiers::GroupListing> list_group(const std::string& group) override {
     if (!process_.alive()) return dead();
     return inner_->list_group(group);
   }
-  Status remove(const tiers::ObjectName& name) override { return process_.alive() ? inner_->remove(name) : dead(); }
+  Status remove(const tiers::ObjectName& name) override {
+    if (!process_.alive()) return dead();
+    if (is(Canary::kHotRemoveLies, tiers::Medium::kMemory)) return {};
+    return witnessed(name.in, [&] { return inner_->remove(name); });
+  }
   Result<std::unique_ptr<tiers::HeldAttempt>> hold_attempt(const tiers::AttemptName& attempt) override {
     if (!process_.alive()) return dead();
     return inner_->hold_attempt(attempt);
   }
   Status remove_held(const tiers::HeldAttempt& attempt) override {
     if (!process_.alive()) return dead();
-    return canary_ == Canary::kRemoveLies ? Status() : inner_->remove_held(attempt);
+    if (is(Canary::kRemoveLies, tiers::Medium::kDisk) || is(Canary::kHotRemoveLies, tiers::Medium::kMemory)) return {};
+    return witnessed(attempt.name(), [&] { return inner_->remove_held(attempt); });
   }
   Status remove_temporaries(const tiers::AttemptName& attempt, std::int64_t idle_ms) override {
     return process_.alive() ? inner_->remove_temporaries(attempt, idle_ms) : dead();
@@ -214,7 +236,8 @@ class ProcessTier final : public tiers::Tier {
     if (!process_.alive()) return dead();
     BuriedPut put{inner_, {}, nullptr, nullptr};
     SY_ASSIGN_OR_RETURN(put.stream, inner_->open_replacement(std::move(names), bytes, sha256));
-    return std::unique_ptr<tiers::PutStream>(std::make_unique<ProcessStream>(process_, graveyard_, std::move(put)));
+    return std::unique_ptr<tiers::PutStream>(
+        std::make_unique<ProcessStream>(process_, graveyard_, std::move(put), false));
   }
   Result<tiers::TierUsage> usage(const std::function<void(const tiers::ObjectStat&)>& each) override {
     if (!process_.alive()) return dead();
@@ -226,10 +249,28 @@ class ProcessTier final : public tiers::Tier {
   }
 
  private:
+  bool is(Canary canary, tiers::Medium medium) const { return canary_ == canary && traits().medium == medium; }
+
+  /// Failed or not, what is gone is gone.
+  template <typename Remove>
+  Status witnessed(const tiers::AttemptName& attempt, const Remove& remove) {
+    if (!witness_) return remove();
+    const auto before = inner_->list_attempt(attempt, nullptr);
+    Status status = remove();
+    if (!before.ok()) return status;
+    std::vector<tiers::ObjectStat> gone;
+    for (const tiers::ObjectStat& object : *before) {
+      if (inner_->stat(object.name).code() == Code::kNotFound) gone.push_back(object);
+    }
+    if (!gone.empty()) witness_(process_, gone);
+    return status;
+  }
+
   Process& process_;
   std::shared_ptr<tiers::Tier> inner_;
   Graveyard& graveyard_;
   Canary canary_;
+  RemovalWitness witness_;
 };
 
 class ProcessLog final : public oplog::OpLog {
@@ -243,9 +284,10 @@ class ProcessLog final : public oplog::OpLog {
     bool appends = false;
     SY_ASSIGN_OR_RETURN(const std::uint64_t sequence,
                         inner_.write([&](const oplog::StateView& view, const oplog::Now& now) {
-                          auto entries = prepare(view, now);
-                          appends = entries.ok() && !entries->empty();
-                          return entries;
+                          if (canary_ == Canary::kNone) return note(prepare(view, now), appends);
+                          auto entries = prepare(FalseView(canary_, view), now);
+                          if (entries.ok()) entries = falsified(canary_, std::move(entries).value());
+                          return note(std::move(entries), appends);
                         }));
     if (appends) {
       const auto append = inner_.read(sequence - 1, 1);
@@ -284,6 +326,11 @@ class ProcessLog final : public oplog::OpLog {
   oplog::Capabilities capabilities() const override { return inner_.capabilities(); }
 
  private:
+  static Result<std::vector<oplog::Entry>> note(Result<std::vector<oplog::Entry>> entries, bool& appends) {
+    appends = entries.ok() && !entries->empty();
+    return entries;
+  }
+
   Result<std::uint64_t> acknowledge_only(const Prepare& prepare) {
     std::uint64_t sequence = 0;
     SY_RETURN_IF_ERROR(inner_.view([&](const oplog::StateView& view) -> Status {
@@ -313,8 +360,8 @@ bool Graveyard::complete_one(Random& random) {
 }
 
 std::unique_ptr<tiers::Tier> make_process_tier(Process& process, std::shared_ptr<tiers::Tier> inner,
-                                               Graveyard& graveyard, Canary canary) {
-  return std::make_unique<ProcessTier>(process, std::move(inner), graveyard, canary);
+                                               Graveyard& graveyard, Canary canary, RemovalWitness witness) {
+  return std::make_unique<ProcessTier>(process, std::move(inner), graveyard, canary, std::move(witness));
 }
 
 std::unique_ptr<oplog::OpLog> make_process_log(Process& process, oplog::OpLog& inner, AppendWitness witness,

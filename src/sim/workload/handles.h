@@ -14,22 +14,11 @@
 #include "oplog/op_log.h"
 #include "sim/random.h"
 #include "sim/runtime/world.h"
+#include "sim/workload/canaries.h"
 #include "tiers/simulated.h"
 #include "tiers/tier.h"
 
 namespace steelyard::sim {
-
-/// Ways in which the parts under the store may be broken on purpose, to prove that the checkers see it.
-enum class Canary {
-  kNone,
-  kFlushLies,   ///< the tier says that it flushed and did not
-  kAppendLies,  ///< the log sometimes acknowledges an append that it did not make
-  kGoneLies,    ///< provably_gone says yes of living processes
-  kRemoveLies,  ///< the tier says that it removed an attempt and did not: what delete and abort stand on
-  kGcLies,      ///< the tier says that it freed content and did not
-  kRepairLies,  ///< the tier says that it gave all names of an object a good inode and did not
-  kMarkerLies,  ///< the tier says that it wrote a marker or a copy of the catalog and did not: recover's only sources
-};
 
 /// A put under way, with bytes of its own.
 struct BuriedPut {
@@ -51,9 +40,12 @@ class Graveyard {
   std::list<BuriedPut> puts_;
 };
 
+/// Told of the objects that a process has just removed.
+using RemovalWitness = std::function<void(Process& process, const std::vector<tiers::ObjectStat>& objects)>;
+
 /// The tier as `process` has it. `graveyard` must outlive it and everything made by it.
 std::unique_ptr<tiers::Tier> make_process_tier(Process& process, std::shared_ptr<tiers::Tier> inner,
-                                               Graveyard& graveyard, Canary canary);
+                                               Graveyard& graveyard, Canary canary, RemovalWitness witness = {});
 
 /// Told of every append that a process made, before the process knows of it.
 using AppendWitness = std::function<void(Process& process, const oplog::Append& append)>;

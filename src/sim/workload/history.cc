@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -28,6 +29,8 @@ namespace {
 constexpr int kRestartsMax = 8;
 constexpr int kRottenTriesMax = 4;
 constexpr std::int64_t kPollMs = 500;
+/// Histories in the end of which everything is deleted.
+constexpr std::uint64_t kEmptiedPerMille = 300;
 
 /// The fibre that does to the machine what happens to machines.
 class Nature {
@@ -50,6 +53,7 @@ class Nature {
     }
     bench_.world.set_points({});
     bench_.disk->set_capacity(std::nullopt);
+    for (const auto& memory : bench_.memories) memory->set_capacity(std::nullopt);
     if (bench_.random.per_mille(500)) reboot();
     bench_.calm = true;
     audit();
@@ -58,6 +62,7 @@ class Nature {
     audit();
     check_log();
     check_recovery();
+    if (bench_.random.per_mille(kEmptiedPerMille)) empty();
   }
 
  private:
@@ -73,9 +78,10 @@ class Nature {
     Process& process = bench_.world.start_process(fmt::format("client-{}", slot));
     clients_.push_back({&process, true});
     const std::uint64_t seed = bench_.random.next();
-    bench_.world.spawn(process, "main", [this, slot, seed, &process] {
+    const std::size_t container = some_container();
+    bench_.world.spawn(process, "main", [this, slot, seed, container, &process] {
       {
-        Client client(bench_, process, bench_.profile, seed);
+        Client client(bench_, process, bench_.profile, seed, container);
         client.play(bench_.profile.calls_per_client);
       }
       clients_[slot].busy = false;
@@ -94,6 +100,7 @@ class Nature {
   }
 
   void trouble() {
+    if (!bench_.memories.empty() && bench_.random.per_mille(300)) return trouble_a_memory();
     switch (bench_.random.below(bench_.profile.damages ? 7 : 5)) {
       case 0:
         return kill_one();
@@ -108,6 +115,56 @@ class Nature {
         return change_capacity();
       default:
         return damage_something();
+    }
+  }
+
+  std::size_t some_container() { return bench_.memories.empty() ? 0 : bench_.random.below(bench_.memories.size()); }
+
+  void trouble_a_memory() {
+    const std::size_t container = some_container();
+    tiers::SimulatedDisk& memory = *bench_.memories[container];
+    switch (bench_.random.below(bench_.profile.damages ? 4 : 3)) {
+      case 0:
+        bench_.world.trace(fmt::format("the memory of container {} is wiped", container));
+        memory.vanish();
+        break;
+      case 1:
+        memory.set_capacity(std::nullopt);
+        bench_.world.trace(fmt::format("the memory of container {} has room", container));
+        break;
+      case 2: {
+        const std::uint64_t bytes = 1 + bench_.random.below(30'000);
+        memory.set_capacity(bytes);
+        bench_.world.trace(fmt::format("the memory of container {} has room for {} bytes", container, bytes));
+        break;
+      }
+      default:
+        damage_a_memory(container);
+    }
+    bench_.look_at_memories();
+  }
+
+  /// Turns a bit of a replica.
+  void damage_a_memory(std::size_t container) {
+    const auto tier = tiers::open_simulated(clock(), bench_.memories[container], false);
+    if (!tier.ok()) return;
+    std::vector<tiers::ObjectName> replicas;
+    const auto collect = [&](const tiers::ObjectStat& stat) {
+      if (stat.bytes > 0) replicas.push_back(stat.name);
+    };
+    (*tier)->usage(collect).status().ignore("the simulated memory always answers");
+    if (replicas.empty()) return;
+    const tiers::ObjectName& name = replicas[bench_.random.below(replicas.size())];
+    for (const auto& [identity, revision] : bench_.model.revisions()) {
+      if (!revision.now().payload_group_id.ends_with(name.in.group) || name.index + 1 >= revision.objects.size()) {
+        continue;
+      }
+      bench_.model.damage_hot((*tier)->instance().value(), revision.objects[name.index + 1].sha256);
+      bench_.memories[container]->rot(name, 0);
+      bench_.world.trace(
+          fmt::format("rot object {} of {} in the memory of container {}", name.index, text_of(identity), container));
+      ++history_.damages;
+      return;
     }
   }
 
@@ -142,6 +199,7 @@ class Nature {
     bench_.world.reboot(wall_step_ms);
     clock().sleep_ms(0);  // the dead come to their end
     bench_.disk->crash();
+    for (const auto& memory : bench_.memories) memory->crash();
     bench_.graveyard = Graveyard();
     ++history_.reboots;
     bench_.look_at_all();
@@ -163,7 +221,7 @@ class Nature {
     std::vector<std::pair<Identity, std::uint32_t>> members;
     for (const auto& [identity, revision] : bench_.model.revisions()) {
       for (std::uint32_t i = 0; revision.readable() && i < revision.objects.size(); ++i) {
-        if (!bench_.model.is_damaged(revision.objects[i])) members.emplace_back(identity, i);
+        if (!bench_.model.is_damaged(revision.objects[i].sha256)) members.emplace_back(identity, i);
       }
     }
     if (members.empty()) return;
@@ -172,7 +230,7 @@ class Nature {
     tiers::ObjectName name{{formats::payload_group_digest(identity).hex(), revision.now().import_attempt},
                            member == 0 ? tiers::ObjectKind::kManifest : tiers::ObjectKind::kPayload,
                            member == 0 ? 0 : member - 1};
-    bench_.model.damage(revision.objects[member]);
+    bench_.model.damage(revision.objects[member].sha256);
     const std::uint64_t offset = bench_.random.below(64);
     const bool cut = bench_.random.per_mille(300);
     const bool done = cut ? bench_.disk->truncate(name, offset) : bench_.disk->rot(name, offset);
@@ -186,13 +244,19 @@ class Nature {
   void audit() {
     bench_.world.trace("audit");
     bench_.look_at_all();
+    const std::size_t container = some_container();
+    in_peace(container, [&](Client& client) { audit_with(client, container); });
+  }
+
+  /// Has a process without faults do something in that container.
+  void in_peace(std::size_t container, const std::function<void(Client& client)>& act) {
     Process& auditor = bench_.world.start_process("auditor");
     bool done = false;
     const std::uint64_t seed = bench_.random.next();
     bench_.world.spawn(auditor, "main", [&] {
       {
-        Client client(bench_, auditor, quiet_profile(), seed);
-        audit_with(client);
+        Client client(bench_, auditor, quiet_profile(), seed, container);
+        act(client);
       }
       done = true;
       bench_.world.kill(auditor);  // it exits
@@ -200,7 +264,26 @@ class Nature {
     while (!done) clock().sleep_ms(kPollMs);
   }
 
-  void audit_with(Client& client) {
+  /// Everything is deleted, and freed by a process of each container: then nothing is left.
+  void empty() {
+    bench_.world.trace("everything is deleted");
+    in_peace(0, [&](Client& client) {
+      for (const auto& [identity, revision] : bench_.model.revisions()) {
+        if (revision.readable()) client.finish(identity);
+      }
+    });
+    for (std::size_t container = 0; container < std::max<std::size_t>(1, bench_.memories.size()); ++container) {
+      in_peace(container, [&](Client& client) {
+        if (const Status status = client.gc(false); !status.ok()) {
+          bench_.model.violated("gc in peace: " + status.to_string());
+        }
+        bench_.look_for_garbage(container);
+      });
+    }
+    bench_.look_for_anything();
+  }
+
+  void audit_with(Client& client, std::size_t container) {
     client.list(false);
     client.list(true);
     std::vector<Identity> published;
@@ -243,12 +326,23 @@ class Nature {
     }
     // So is what was being deleted; leases of the dead run out.
     for (const Identity& identity : deleting) client.finish(identity);
-    for (const Identity& identity : published) client.make_whole(identity, patience_ms);
+    for (const Identity& identity : published) {
+      client.settle(identity, patience_ms);
+      client.make_whole(identity, patience_ms);
+    }
     const Status reconciled = client.reconcile();
     if (!reconciled.ok()) bench_.model.violated("reconcile in peace: " + reconciled.to_string());
+    if (!bench_.memories.empty()) {
+      for (const Identity& identity : published) {
+        const auto damaged = bench_.look_at(identity).damaged;
+        if (std::ranges::binary_search(damaged, formats::manifest_key(identity))) continue;
+        check_exact(bench_.model, clock(), bench_.memories, container, *bench_.model.find(identity));
+      }
+      if (!published.empty()) client.warm_and_cool(published[bench_.random.below(published.size())]);
+    }
     const Status collected = client.gc(false);
     if (!collected.ok()) bench_.model.violated("gc in peace: " + collected.to_string());
-    bench_.look_for_garbage();
+    bench_.look_for_garbage(container);
     bench_.look_at_all();
     client.list(true);
   }

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "sim/workload/handles.h"
+#include "sim/workload/canaries.h"
 
 namespace steelyard::sim {
 

@@ -82,7 +82,15 @@ INSTANTIATE_TEST_SUITE_P(Sim, Canaries,
                                            Broken{"RemoveLies", Canary::kRemoveLies, "is left after a gc"},
                                            Broken{"GcLies", Canary::kGcLies, "is used by nobody after a gc"},
                                            Broken{"RepairLies", Canary::kRepairLies, "is damaged after its repair"},
-                                           Broken{"MarkerLies", Canary::kMarkerLies, "a recovery does not bring"}),
+                                           Broken{"MarkerLies", Canary::kMarkerLies, "a recovery does not bring"},
+                                           Broken{"HotPutLies", Canary::kHotPutLies, "is other in memory"},
+                                           Broken{"HotListLies", Canary::kHotListLies, "bytes in memory, where"},
+                                           Broken{"HotRemoveLies", Canary::kHotRemoveLies, "is left in memory after"},
+                                           Broken{"HiddenLeases", Canary::kHiddenLeases, "is deleted under lease"},
+                                           Broken{"ProgressLies", Canary::kProgressLies, "its progress goes back"},
+                                           Broken{"HistoryLies", Canary::kHistoryLies, "not retained as they were"},
+                                           Broken{"ShareLies", Canary::kShareLies, "millionths in memory, and"},
+                                           Broken{"RunnerLies", Canary::kRunnerLies, "which it does not run"}),
                          [](const ::testing::TestParamInfo<Broken>& broken) { return broken.param.name; });
 
 }  // namespace

@@ -77,7 +77,7 @@ Status Client::reconcile() {
   const store::CancelFlag cancel{false};
   Deaf deaf;
   Operation& operation = start("reconcile");
-  operation.may_abort = operation.finishes = operation.repairs = true;
+  operation.may_abort = operation.finishes = operation.operates = true;
   const auto answer = store_->reconcile(std::nullopt, deaf, cancel);
   end(operation, answer.status());
   if (!answer.ok()) return answer.status();

@@ -18,7 +18,7 @@ Status Client::repair(const metadata::Identity& identity, bool with_source, bool
   request.wait = wait;
   Operation& operation = start(fmt::format("repair {}{}{}", text_of(identity),
                                            request.source.empty() ? "" : " --source", wait ? "" : " --no-wait"));
-  operation.repairs = true;
+  operation.operates = true;
   const store::CancelFlag cancel{false};
   Deaf deaf;
   const auto answer = store_->repair(request, deaf, cancel);
@@ -38,6 +38,9 @@ void Client::make_whole(const metadata::Identity& identity, std::int64_t patienc
   const std::vector<std::string> damaged = bench_.look_at(identity).damaged;
   const bool has_manifest = !std::ranges::binary_search(damaged, formats::manifest_key(identity));
   if (damaged.empty() || !has_manifest || !revision.checkpoint || !revision.readable()) return;
+  // Who does not see the memory that the record names records no damage.
+  const std::string& named = revision.now().hot_instance;
+  if (has_hot() && !named.empty() && named != own_instance()) return;
   verify(identity).ignore("judged where it was answered");
   Status repaired = repair(identity, true, true);
   if (repaired.code() == Code::kBusy) {

@@ -1,0 +1,285 @@
+// What the rules say of operations and residency.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/limits.h"
+#include "sim/checkers/model.h"
+
+namespace steelyard::sim {
+
+using metadata::Availability;
+using metadata::Identity;
+using metadata::OperationKind;
+using metadata::OperationState;
+using metadata::Residency;
+using metadata::RevisionRecord;
+
+/// Which residencies go with which availability, and what goes with HOT and MIXED.
+void Model::check_residency(const RevisionRecord& record) {
+  const Residency residency = record.residency;
+  const bool tiered = residency == Residency::kHot || residency == Residency::kCold || residency == Residency::kMixed;
+  bool fits = false;
+  switch (record.availability) {
+    case Availability::kImporting:
+      fits = residency == Residency::kUnknown;
+      break;
+    case Availability::kReady:
+      fits = tiered;
+      break;
+    case Availability::kDegraded:
+      fits = tiered || residency == Residency::kAbsent;
+      break;
+    case Availability::kDeleting:
+      fits = tiered || residency == Residency::kAbsent || residency == Residency::kUnknown;
+      break;
+    case Availability::kDeleted:
+      fits = residency == Residency::kAbsent;
+      break;
+  }
+  const std::string name = text_of(record.identity);
+  if (!fits) {
+    violated(
+        fmt::format("{} is {} and {}", name, metadata::name_of(record.availability), metadata::name_of(residency)));
+  }
+  const bool in_memory = residency == Residency::kHot || residency == Residency::kMixed;
+  const std::uint64_t all = record.summary.payload_count;
+  const bool members_fit = residency == Residency::kHot     ? record.hot_members == all
+                           : residency == Residency::kMixed ? record.hot_members > 0 && record.hot_members < all
+                                                            : record.hot_members == 0;
+  if (in_memory == record.hot_instance.empty() || !members_fit ||
+      record.hot_millionths.has_value() != (residency == Residency::kMixed)) {
+    violated(fmt::format("{} is {} with {} of {} members in memory", name, metadata::name_of(residency),
+                         record.hot_members, all));
+  }
+}
+
+/// At most one runs; it stays as it began; those that ended are retained, and never change.
+void Model::check_operations(const Operation& by, const oplog::Append& append, const RevisionRecord& before,
+                             const RevisionRecord& after, Revision& revision) {
+  const std::string name = text_of(after.identity);
+  const bool began = !before.operation && after.operation;
+  const bool ended = before.operation && !after.operation;
+  if (began) check_begun(by, append, after, revision);
+  if (before.operation && after.operation && *before.operation != *after.operation) {
+    violated(fmt::format("{}: operation {} turns into {}", name, before.operation->operation_id,
+                         after.operation->operation_id));
+  }
+  std::vector<metadata::Operation> retained = before.finished_operations;
+  if (ended) {
+    if (after.finished_operations.empty()) return violated(name + ": an operation ends without a trace");
+    retained.push_back(after.finished_operations.back());
+    if (retained.size() > limits::kOperationsRetained) retained.erase(retained.begin());
+    check_ended(by, before, after, revision);
+  }
+  if (after.finished_operations != retained)
+    violated(name + ": the operations that ended are not retained as they were");
+  if (after.operation && after.availability != Availability::kReady && after.availability != Availability::kDegraded) {
+    violated(fmt::format("{} is {} and has a running operation", name, metadata::name_of(after.availability)));
+  }
+}
+
+void Model::check_begun(const Operation& by, const oplog::Append& append, const RevisionRecord& after,
+                        Revision& revision) {
+  const metadata::Operation& operation = *after.operation;
+  const std::string name = fmt::format("operation {} of {}", operation.operation_id, text_of(after.identity));
+  if (!by.operates) violated(fmt::format("op {} ({}) begins {}", by.id, by.what, name));
+  if (operation.state != OperationState::kRunning) violated(name + " begins and does not run");
+  if (!operation_ids_.insert(operation.operation_id).second) violated(name + " has an id that was used before");
+  if (metadata::moves_replicas(operation.kind) && operation.hot_instance.empty()) violated(name + " works nowhere");
+  if (operation.kind == OperationKind::kEvicting) {
+    if (const auto lease = live_lease_of(after.identity)) {
+      violated(fmt::format("{} begins under lease {} of {}", name, lease->lease_id, lease->holder));
+    }
+  }
+  if (after.policy.mode == metadata::PolicyMode::kPinned && metadata::moves_replicas(operation.kind) &&
+      (operation.target != after.policy.prefer || operation.ratio_millionths != after.policy.ratio_millionths)) {
+    violated(name + " goes where its revision is not pinned to");
+  }
+  revision.moves[operation.operation_id] = {operation, append.sequence, {}, 0, 0, 0};
+}
+
+void Model::check_ended(const Operation& by, const RevisionRecord& before, const RevisionRecord& after,
+                        Revision& revision) {
+  const metadata::Operation& ended = after.finished_operations.back();
+  const std::string name = fmt::format("operation {} of {}", ended.operation_id, text_of(after.identity));
+  metadata::Operation begun = *before.operation;
+  const Move& move = revision.moves[begun.operation_id];
+  const bool same = ended.operation_id == begun.operation_id && ended.kind == begun.kind &&
+                    ended.target == begun.target && ended.ratio_millionths == begun.ratio_millionths &&
+                    ended.plan_digest == begun.plan_digest && ended.total_members == begun.total_members &&
+                    ended.total_bytes == begun.total_bytes && ended.request == begun.request &&
+                    ended.hot_instance == begun.hot_instance;
+  if (!same) violated(name + " ends as another one than it began");
+  if (ended.processed_members < move.processed_members || ended.processed_bytes < move.processed_bytes) {
+    violated(name + ": its progress goes back at its end");
+  }
+  switch (ended.state) {
+    case OperationState::kRunning:
+      violated(name + " ends and runs");
+      break;
+    case OperationState::kCancelled:
+      if (!by.cancels && !by.may_delete) violated(fmt::format("op {} ({}) cancels {}", by.id, by.what, name));
+      break;
+    case OperationState::kDone:
+    case OperationState::kFailed:
+      if (move.runners.empty() || move.runners.back() != by.process) {
+        violated(fmt::format("op {} ({}) ends {}, which it does not run", by.id, by.what, name));
+      }
+      break;
+  }
+  if (ended.state != OperationState::kDone || !metadata::moves_replicas(ended.kind)) return;
+  const bool reached = ended.target == Residency::kHot ? after.residency == Residency::kHot
+                       : ended.target == Residency::kCold
+                           ? after.residency == Residency::kCold
+                           : after.residency == Residency::kMixed || after.residency == Residency::kHot ||
+                                 after.residency == Residency::kCold;
+  if (!reached) {
+    violated(fmt::format("{} is DONE, to {}, and its revision is {}", name, metadata::name_of(ended.target),
+                         metadata::name_of(after.residency)));
+  }
+}
+
+void Model::see(Operation& by, const oplog::Append& append, const metadata::RunnerPut& put) {
+  const metadata::Runner& runner = put.runner;
+  const std::string name = "the runner of " + text_of(runner.identity);
+  std::optional<metadata::Runner>& before = revisions_[runner.identity].runner;
+  if (begins_epoch_) {
+    if (!before || runner.run_attempt != before->run_attempt) violated(name + " is not re-armed as it was");
+    before = runner;
+    return;
+  }
+  if (!by.operates) violated(fmt::format("op {} ({}) puts {}", by.id, by.what, name));
+  const bool same_operation = before && before->operation_id == runner.operation_id;
+  const bool takes_over = same_operation && !runner.token.empty() && before->token != runner.token;
+  if (takes_over) {
+    if (runner.run_attempt != before->run_attempt + 1) violated(name + " was taken over without a new attempt");
+    const bool expired = append.at.mono_ms >= before->granted_mono_ms + before->ttl_ms;
+    if (!before->token.empty() && !expired && world_.is_running(before->process)) {
+      violated(name + " was taken over while it was live");
+    }
+  } else if (same_operation && (runner.process != before->process || before->process != by.process)) {
+    violated(fmt::format("op {} speaks for {}", by.id, name));
+  }
+  before = runner;
+  check_progress(runner);
+}
+
+/// It belongs to the operation, and never goes back, whoever runs it; removals are permitted where nobody reads.
+void Model::check_progress(const metadata::Runner& runner) {
+  const std::string name = "the runner of " + text_of(runner.identity);
+  Revision& revision = revisions_[runner.identity];
+  if (!revision.now().operation || revision.now().operation->operation_id != runner.operation_id) {
+    return violated(name + " runs what is not under way");
+  }
+  Move& move = revision.moves[runner.operation_id];
+  if (runner.processed_members < move.processed_members || runner.processed_bytes < move.processed_bytes ||
+      runner.permitted_members < move.permitted) {
+    violated(fmt::format("{}: its progress goes back", name));
+  }
+  if (runner.processed_members > move.operation.total_members || runner.processed_bytes > move.operation.total_bytes) {
+    violated(fmt::format("{}: more is done than there is to do", name));
+  }
+  if (runner.permitted_members > move.permitted) {
+    if (const auto lease = live_lease_of(runner.identity)) {
+      violated(fmt::format("removals from {} are permitted under lease {} of {}", text_of(runner.identity),
+                           lease->lease_id, lease->holder));
+    }
+  }
+  move.processed_members = runner.processed_members;
+  move.processed_bytes = runner.processed_bytes;
+  move.permitted = runner.permitted_members;
+  if (move.runners.empty() || move.runners.back() != runner.process) move.runners.push_back(runner.process);
+}
+
+void Model::see(Operation& by, const oplog::Append& /*append*/, const metadata::RunnerRemoved& removed) {
+  if (!by.operates && !by.may_delete && !by.cancels) {
+    violated(fmt::format("op {} ({}) ends a runner", by.id, by.what));
+  }
+  revisions_[removed.identity].runner.reset();
+}
+
+void Model::see(Operation& by, const oplog::Append& /*append*/, const metadata::OperationForgotten& forgotten) {
+  if (!by.operates && !by.may_delete && !by.cancels) {
+    violated(fmt::format("op {} ({}) forgets operation {}", by.id, by.what, forgotten.operation_id));
+  }
+}
+
+void Model::moved(const Operation& operation, const Identity& identity, bool waited,
+                  const Result<store::ResidencyResult>& answer) {
+  const Revision& revision = *find(identity);
+  const std::string name = text_of(identity);
+  if (answer.ok()) {
+    shown(operation, answer->record);
+    if (!answer->operation) return;
+    const auto found = revision.moves.find(answer->operation->operation_id);
+    if (found == revision.moves.end()) {
+      return violated(fmt::format("op {} is told of an operation of {} that never was", operation.id, name));
+    }
+    if (waited && answer->operation->state != OperationState::kDone) {
+      violated(fmt::format("op {} waited for an operation of {}, which is {}", operation.id, name,
+                           metadata::name_of(answer->operation->state)));
+    }
+    return;
+  }
+  if (answer.code() == Code::kNotFound && !revision.compacted) violated(name + " is there and not found");
+  // One object is hot or cold as a whole, so no share of it can be asked for.
+  if (answer.code() == Code::kInvalidArgument && revision.now().summary.payload_count > 1) {
+    violated(fmt::format("op {} is refused: {}", operation.id, answer.status().to_string()));
+  }
+  if (answer.code() == Code::kCorrupt && !may_be_damaged(revision)) {
+    violated(
+        fmt::format("op {} finds damage of {} where none is: {}", operation.id, name, answer.status().to_string()));
+  }
+  if (answer.code() == Code::kPolicyUnsatisfiable) {
+    bool pinned = false;
+    for (std::size_t i = 0; i < revision.facts.size(); ++i) {
+      const bool current = i + 1 == revision.facts.size() || revision.facts[i + 1].sequence > operation.begun_at;
+      pinned = pinned || (current && revision.facts[i].record.policy.mode == metadata::PolicyMode::kPinned);
+    }
+    if (!pinned) violated(fmt::format("op {} is told that {} is pinned, which it is not", operation.id, name));
+  }
+}
+
+void Model::cancelled(const Operation& operation, const std::string& operation_id,
+                      const Result<metadata::OperationView>& answer) {
+  if (!answer.ok()) return;
+  const metadata::Operation& told = answer->operation;
+  const Revision* const revision = find(answer->record.identity);
+  if (revision == nullptr || told.operation_id != operation_id || told.state == OperationState::kRunning) {
+    return violated(
+        fmt::format("op {} is told that operation {} is cancelled, and it is not", operation.id, operation_id));
+  }
+  const auto& ended = revision->now().finished_operations;
+  const auto found = std::ranges::find(ended, operation_id, &metadata::Operation::operation_id);
+  // It may be forgotten by now, when others ended after it.
+  if (found != ended.end() && *found != told) {
+    violated(fmt::format("op {} is told of operation {} as it did not end", operation.id, operation_id));
+  }
+}
+
+void Model::replica_removed(const Process& process, const Removal& removal) {
+  const Revision* const revision = find(removal.identity);
+  const std::string name = fmt::format("object {} of {}", removal.object, text_of(removal.identity));
+  if (revision == nullptr || !revision->published()) return violated(name + " is taken out of memory, and is nobody's");
+  if (!revision->readable()) return;
+  // Its own, brought by an operation that came to nothing; or others', of an eviction that was permitted to.
+  const auto ran = [&](const Move& move) { return std::ranges::count(move.runners, process.identity()) != 0; };
+  const auto brought = revision->moves.find(removal.brought_by);
+  const bool own = brought != revision->moves.end() && ran(brought->second);
+  const Move* eviction = nullptr;
+  for (const auto& [id, move] : revision->moves) {
+    if (move.permitted > 0 && ran(move) && (eviction == nullptr || move.begun_at > eviction->begun_at)) {
+      eviction = &move;
+    }
+  }
+  if (!own && eviction == nullptr) return violated(name + " is taken out of memory without a permission");
+  if (removal.readable_left) return;
+  // It was read back, and rotted after that.
+  const std::uint64_t since = eviction != nullptr ? eviction->begun_at : brought->second.begun_at;
+  const Digest& sha256 = revision->objects.at(removal.object + 1).sha256;
+  if (damaged_.contains(sha256) && was_whole_at(sha256, since)) return;
+  violated("the last readable replica of " + name + " is taken out of memory");
+}
+
+}  // namespace steelyard::sim
