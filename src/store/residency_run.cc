@@ -254,6 +254,7 @@ void ResidencyRun::fail(RunnerKeeper& keeper, const Status& why) {
   const auto ended = keeper.end(OperationState::kFailed, kept(why), std::move(seen));
   if (!ended.ok()) return keeper.set_message(kept(why));
   if (lowers) clear_up();
+  lock = std::unique_ptr<tiers::GroupLock>();
   if (never_to_go_on_) {
     moved_ = true;
     token_ = {};
