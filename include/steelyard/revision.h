@@ -46,14 +46,52 @@ enum class Residency : unsigned char { kUnknown, kHot, kCold, kMixed, kAbsent };
 std::string_view name_of(Availability value);
 std::string_view name_of(Residency value);
 
+/// Who may move a revision between the tiers: nothing but its policy (kPinned), requests alone (kManual), or its use,
+/// where memory allows (kAuto).
+enum class PolicyMode : unsigned char { kPinned, kManual, kAuto };
+enum class OperationKind : unsigned char { kEvicting, kRehydrating, kRepairing };
+enum class OperationState : unsigned char { kRunning, kDone, kCancelled, kFailed };
+/// "pinned", "EVICTING", "RUNNING", ...
+std::string_view name_of(PolicyMode value);
+std::string_view name_of(OperationKind value);
+std::string_view name_of(OperationState value);
+
 using Labels = std::vector<std::pair<std::string, std::string>>;
+
+/// Where a revision should be, and who may move it there. A ratio, the hot share of its bytes in millionths (1 to
+/// 999,999), goes with kMixed and with nothing else.
+struct Policy {
+  Residency prefer = Residency::kCold;  ///< kHot, kCold or kMixed
+  std::optional<std::uint32_t> ratio_millionths = {};
+  PolicyMode mode = PolicyMode::kManual;
+  bool operator==(const Policy&) const = default;
+};
+
+/// A move between the tiers or a repair, running or ended. A revision has one running at most, and keeps its last 16.
+struct Operation {
+  std::string operation_id = {};  ///< 32 hex digits
+  OperationKind kind = OperationKind::kRehydrating;
+  OperationState state = OperationState::kRunning;
+  Residency target = Residency::kHot;
+  std::optional<std::uint32_t> ratio_millionths = {};  ///< with the target kMixed
+  std::uint64_t processed_objects = 0;                 ///< never goes back; Store::operation has the newest
+  std::uint64_t processed_bytes = 0;
+  std::uint64_t total_objects = 0;
+  std::uint64_t total_bytes = 0;
+  std::string message = {};  ///< for people: why it failed, or what it waits for
+  std::int64_t started_at_ms = 0;
+  std::int64_t ended_at_ms = 0;  ///< 0 while it runs
+};
 
 /// The record of a revision. Times are milliseconds since 1970, UTC.
 struct Revision {
   Identity identity = {};
   Availability availability = Availability::kImporting;
   Residency residency = Residency::kUnknown;
-  std::uint64_t metadata_generation = 0;  ///< +1 for every change of the record: the fence of delete and abort
+  std::optional<std::uint32_t> hot_millionths = {};  ///< while kMixed: the share of its bytes that is in memory
+  std::optional<Operation> operation = {};           ///< the one that runs; its progress is Store::operation's
+  Policy policy = {};
+  std::uint64_t metadata_generation = 0;  ///< +1 for every change of the record: the fence of all that changes it
   std::uint64_t payload_objects = 0;
   std::uint64_t logical_bytes = 0;
   std::string manifest_sha256 = {};  ///< 64 hex digits; empty before it is published

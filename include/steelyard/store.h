@@ -47,6 +47,9 @@ struct StoreOptions {
   /// Free space of the cold tier's filesystem that an import leaves alone; absent: the larger of 5 % and 10 GiB, never
   /// more than half of it.
   std::optional<std::uint64_t> cold_reserve_free = {};
+  std::string hot_path = "/dev/shm";  ///< the tmpfs of the memory tier
+  std::optional<std::uint64_t> hot_capacity =
+      {};                                ///< bytes that it may hold, at least 1 MiB; absent: half of the tmpfs
   std::int64_t lease_ttl_ms = 30'000;    ///< of leases that the library renews; 1 second to 24 hours
   std::int64_t gc_grace_ms = 3'600'000;  ///< how long bytes that no revision has are kept, in case they come again
 };
@@ -62,8 +65,8 @@ enum class OpenMode : unsigned char {
 /// How far a call is. Within a phase the totals are constant and what is done never goes back; a phase that succeeds
 /// ends with a report of everything done.
 struct Progress {
-  /// scan import verify materialize repair, in a reconciliation `verify REF` and `repair REF`; valid during the
-  /// callback
+  /// scan import verify materialize repair rehydrate evict; in a reconciliation with the revision behind it, as in
+  /// `verify REF`; valid during the callback
   std::string_view phase = {};
   std::uint64_t bytes_done = 0;
   std::uint64_t bytes_total = 0;
@@ -111,6 +114,7 @@ struct ImportRequest {
   bool verify_after_write = false;                ///< read everything back before publishing
   std::optional<std::uint64_t> chunk_bytes = {};  ///< a multiple of 1 MiB up to 4 GiB; absent: the lineage's, or 64 MiB
   std::int64_t wait_ms = 0;                       ///< for another writer of the same identity; at most 24 hours
+  Policy policy = {};                             ///< recorded with the revision; moves nothing now
 };
 struct ImportReport {
   Revision revision = {};
@@ -202,6 +206,53 @@ struct RepairReport {
   Revision revision = {};
   std::uint64_t restored_objects = 0;
   std::uint64_t restored_bytes = 0;
+};
+
+/// Of rehydrate and evict.
+struct ResidencyOptions {
+  std::optional<std::uint64_t> expected_generation = {};  ///< of the record; absent: whatever it has
+  /// The share of the bytes that is to be in memory, in millionths; the nearest to it that whole objects allow. Absent:
+  /// all of them, or none.
+  std::optional<std::uint32_t> ratio_millionths = {};
+  /// False: the operation is only started, and left to the same call without this, or a reconcile.
+  bool wait = true;
+};
+struct ResidencyReport {
+  Revision revision = {};
+  std::optional<Operation> operation = {};  ///< the last one; absent: there was nothing to move
+  std::uint64_t moved_objects = 0;          ///< into memory, or out of it
+  std::uint64_t read_bytes = 0;             ///< from the cold tier
+};
+
+/// A change of a policy: what is absent stays as it is, but that a ratio goes when the preference is not kMixed.
+struct PolicyChange {
+  std::optional<Residency> prefer = {};
+  std::optional<std::uint32_t> ratio_millionths = {};
+  std::optional<PolicyMode> mode = {};
+  std::optional<std::uint64_t> expected_generation = {};  ///< of the record; absent: whatever it has
+};
+
+/// What is watched: one generation, every generation of a revision, every revision of a resource, or the namespace.
+struct WatchQuery {
+  std::optional<std::string> resource_id = {};
+  std::optional<std::string> revision = {};            ///< with a resource; absent: all of its revisions
+  std::optional<std::int64_t> weight_generation = {};  ///< with a revision
+  /// WatchBatch::next of the batch before. Absent: the records as they stand, at once.
+  std::optional<std::uint64_t> after = {};
+  std::int64_t wait_ms = 0;  ///< for something to tell; 0 only looks
+};
+struct RevisionChange {
+  std::uint64_t sequence = 0;  ///< in the catalog's log
+  Revision revision = {};      ///< as this change left it
+};
+struct WatchBatch {
+  std::vector<RevisionChange> changes = {};  ///< in order; empty when wait_ms were over
+  std::uint64_t next = 0;
+  /// `changes` are the records as they stand, not single changes: this is the first batch, or the log does not hold
+  /// what came after `after` any more. A revision that is not among them is not there.
+  bool resnapshot = false;
+  /// With resnapshot, of one generation: it was deleted, and nothing but its number is remembered.
+  bool compacted = false;
 };
 
 /// What a reconciliation did, could not do now, or failed at.
@@ -328,6 +379,15 @@ class Store {
 
   Result<ListPage> list(const ListQuery& query = {}) const;
   Result<Inspection> inspect(const Ref& ref) const;
+  /// The record alone, with residency, policy and the running operation, and no look into the tiers: of an exact
+  /// generation in any state; else of the newest READY one, or where there is none, the newest DEGRADED one.
+  Result<Revision> find(const Ref& ref) const;
+
+  /// Waits for changes and gives them in order, each at least once: who goes on with `next` misses none, whichever
+  /// process makes them. Leases and progress are no changes. A cancel ends it as UNAVAILABLE, and so may the disk; the
+  /// same call goes on. INVALID_ARGUMENT for a revision without its resource, or a generation without its revision.
+  /// Works in a store that is opened for reading, too.
+  Result<WatchBatch> watch(const WatchQuery& query = {}, const Cancellation* cancel = nullptr) const;
 
   Result<OpenRevision> open_revision(const Ref& ref, const ReadOptions& options = {}) const;
   /// Writes the revision's files as a folder, which appears whole or not at all.
@@ -338,6 +398,24 @@ class Store {
   Result<VerifyReport> verify(const Ref& ref, const Hooks& hooks = {}) const;
   /// Restores missing and damaged objects. CORRUPT, naming them, when nobody has their bytes.
   Result<RepairReport> repair(const Ref& ref, const RepairOptions& options = {}, const Hooks& hooks = {}) const;
+
+  /// Brings the revision into memory, where it stays after this process, and readers of every process take it from
+  /// there. Of several callers one works, and the others wait for it; killed or cancelled, the same call goes on.
+  /// NO_SPACE, naming the limit in the way; CORRUPT for damaged cold bytes; POLICY_UNSATISFIABLE where the revision is
+  /// pinned elsewhere; BUSY while another kind of operation runs.
+  Result<ResidencyReport> rehydrate(const Ref& ref, const ResidencyOptions& options = {},
+                                    const Hooks& hooks = {}) const;
+  /// Takes it out of memory, once its cold bytes were read back; with a ratio, what is outside that share. BUSY under a
+  /// live lease; one that is taken meanwhile pauses it. Other errors as rehydrate.
+  Result<ResidencyReport> evict(const Ref& ref, const ResidencyOptions& options = {}, const Hooks& hooks = {}) const;
+  /// An operation with its progress, while it runs or is one of the last 16 of its revision; NOT_FOUND otherwise.
+  Result<Operation> operation(const std::string& operation_id) const;
+  /// Ends it where it runs, whoever runs it; what it did stays. One that has ended stays as it is.
+  Result<Operation> cancel_operation(const std::string& operation_id) const;
+  /// Changes the policy of a published revision (find has it). Nothing is moved now. INVALID_ARGUMENT for one that
+  /// cannot be, such as a ratio without kMixed; STALE_GENERATION for another record than the expected one; BUSY while
+  /// an operation runs that the new policy would refuse.
+  Result<Revision> update_policy(const Ref& ref, const PolicyChange& change) const;
 
   /// The revision and its bytes go. What is deleted already is success.
   Result<DeleteReport> delete_revision(const Ref& ref, const DeleteOptions& options = {},

@@ -76,6 +76,10 @@ Result<store::StoreOptions> to_core(const StoreOptions& options) {
   SY_RETURN_IF_ERROR(check_option("jobs", options.jobs, 0U, kJobsMax));
   SY_RETURN_IF_ERROR(
       check_option("lease_ttl_ms", options.lease_ttl_ms, limits::kLeaseTtlMsMin, limits::kLeaseTtlMsMax));
+  if (options.hot_path.empty())
+    return Status(Code::kInvalidArgument, "hot_path is empty; wanted the folder of a tmpfs");
+  SY_RETURN_IF_ERROR(
+      check_option("hot_capacity", options.hot_capacity.value_or(limits::kMiB), limits::kMiB, UINT64_MAX));
   SY_RETURN_IF_ERROR(check_option<std::int64_t>("gc_grace_ms", options.gc_grace_ms, 0, INT64_MAX));
   // Tenant and namespace go with a valid name.
   SY_RETURN_IF_ERROR(formats::validate(formats::Lineage{options.tenant_id, options.namespace_id, "r", "main"}));
@@ -84,6 +88,8 @@ Result<store::StoreOptions> to_core(const StoreOptions& options) {
   out.cold_path = options.cold_path;
   out.cold_medium = to_core(options.cold_medium);
   out.cold_reserve_free = options.cold_reserve_free;
+  out.hot_path = options.hot_path;
+  out.hot_capacity = options.hot_capacity;
   out.io_memory = options.io_memory;
   out.jobs = options.jobs;
   out.lease_ttl_ms = options.lease_ttl_ms;
@@ -135,6 +141,24 @@ const store::CancelFlag& flag_of(const Cancellation* cancel) {
   return cancel == nullptr ? kNever : ApiInternals::flag(*cancel);
 }
 
+using Move = Result<store::ResidencyResult> (store::Store::*)(const store::ResidencyRequest&, store::Observer&,
+                                                              const store::CancelFlag&);
+
+template <typename Impl>
+Result<ResidencyReport> move(const Impl& impl, Move to, const Ref& ref, const ResidencyOptions& options,
+                             const Hooks& hooks) {
+  SY_RETURN_IF_ERROR(impl.check_writes());
+  SY_RETURN_IF_ERROR(check_option("ratio_millionths", options.ratio_millionths.value_or(1), 1U, 999'999U));
+  store::ResidencyRequest core;
+  SY_ASSIGN_OR_RETURN(core.target, impl.selector(ref));
+  core.expected_generation = options.expected_generation;
+  core.ratio_millionths = options.ratio_millionths;
+  core.wait = options.wait;
+  HookObserver observer(hooks);
+  SY_ASSIGN_OR_RETURN(const auto result, ((*impl.core).*to)(core, observer, flag_of(hooks.cancel)));
+  return from_core(result);
+}
+
 LeaseInfo lease_info(const metadata::Lease& lease) {
   return from_core(lease, lease.expires_mono_ms - real_runtime().mono_ms());
 }
@@ -174,6 +198,8 @@ Result<ImportReport> Store::import(const ImportRequest& request, const Hooks& ho
   core.chunk_bytes = request.chunk_bytes;
   core.verify_after_write = request.verify_after_write;
   core.wait_ms = request.wait_ms;
+  core.policy = {steelyard::to_core(request.policy.prefer), request.policy.ratio_millionths,
+                 steelyard::to_core(request.policy.mode)};
   HookObserver observer(hooks);
   SY_ASSIGN_OR_RETURN(const store::ImportResult made, impl_->core->import(core, observer, flag_of(hooks.cancel)));
   return ImportReport{from_core(made.record), made.files,   made.tensors,       made.written_bytes,
@@ -207,6 +233,36 @@ Result<Inspection> Store::inspect(const Ref& ref) const {
   out.files = files_of(*found.manifest);
   out.tensors = found.manifest->tensors.size();
   out.source = found.manifest->source;
+  return out;
+}
+
+Result<Revision> Store::find(const Ref& ref) const {
+  SY_ASSIGN_OR_RETURN(const store::Selector selector, impl_->selector(ref));
+  SY_ASSIGN_OR_RETURN(const metadata::RevisionRecord record, impl_->core->find(selector));
+  return from_core(record);
+}
+
+Result<WatchBatch> Store::watch(const WatchQuery& query, const Cancellation* cancel) const {
+  SY_RETURN_IF_ERROR(check_option<std::int64_t>("wait_ms", query.wait_ms, 0, INT64_MAX));
+  if (query.weight_generation && !(query.resource_id && query.revision)) {
+    return Status(Code::kInvalidArgument,
+                  fmt::format("a watch of generation {} names no resource and revision", *query.weight_generation));
+  }
+  catalog::WatchQuery core;
+  core.tenant_id = impl_->tenant_id;
+  core.namespace_id = impl_->namespace_id;
+  core.resource_id = query.resource_id;
+  core.revision = query.revision;
+  if (query.weight_generation) {
+    core.identity = {{impl_->tenant_id, impl_->namespace_id, *query.resource_id, *query.revision},
+                     *query.weight_generation};
+  }
+  core.after = query.after;
+  const std::int64_t now = real_runtime().mono_ms();
+  core.deadline_mono_ms = now + std::min(query.wait_ms, INT64_MAX - now);
+  SY_ASSIGN_OR_RETURN(const catalog::WatchBatch batch, impl_->core->watch(core, flag_of(cancel)));
+  WatchBatch out{{}, batch.next, batch.resnapshot, batch.compacted};
+  for (const auto& change : batch.changes) out.changes.push_back({change.sequence, from_core(change.record)});
   return out;
 }
 
@@ -259,6 +315,37 @@ Result<RepairReport> Store::repair(const Ref& ref, const RepairOptions& options,
   HookObserver observer(hooks);
   SY_ASSIGN_OR_RETURN(const store::RepairResult result, impl_->core->repair(core, observer, flag_of(hooks.cancel)));
   return RepairReport{from_core(result.record), result.restored_objects, result.restored_bytes};
+}
+
+Result<ResidencyReport> Store::rehydrate(const Ref& ref, const ResidencyOptions& options, const Hooks& hooks) const {
+  return move(*impl_, &store::Store::rehydrate, ref, options, hooks);
+}
+
+Result<ResidencyReport> Store::evict(const Ref& ref, const ResidencyOptions& options, const Hooks& hooks) const {
+  return move(*impl_, &store::Store::evict, ref, options, hooks);
+}
+
+Result<Operation> Store::operation(const std::string& operation_id) const {
+  SY_ASSIGN_OR_RETURN(const metadata::OperationView found, impl_->core->operation(operation_id));
+  return from_core(found.operation);
+}
+
+Result<Operation> Store::cancel_operation(const std::string& operation_id) const {
+  SY_RETURN_IF_ERROR(impl_->check_writes());
+  SY_ASSIGN_OR_RETURN(const metadata::OperationView found, impl_->core->cancel_operation(operation_id));
+  return from_core(found.operation);
+}
+
+Result<Revision> Store::update_policy(const Ref& ref, const PolicyChange& change) const {
+  SY_RETURN_IF_ERROR(impl_->check_writes());
+  store::PolicyRequest core;
+  SY_ASSIGN_OR_RETURN(core.target, impl_->selector(ref));
+  if (change.prefer) core.prefer = steelyard::to_core(*change.prefer);
+  core.ratio_millionths = change.ratio_millionths;
+  if (change.mode) core.mode = steelyard::to_core(*change.mode);
+  core.expected_generation = change.expected_generation;
+  SY_ASSIGN_OR_RETURN(const metadata::RevisionRecord record, impl_->core->update_policy(core));
+  return from_core(record);
 }
 
 Result<DeleteReport> Store::delete_revision(const Ref& ref, const DeleteOptions& options,

@@ -37,20 +37,69 @@ Residency from_core(metadata::Residency value) {
   return Residency::kAbsent;
 }
 
-metadata::Residency to_core(Residency value) {
+PolicyMode from_core(metadata::PolicyMode value) {
   switch (value) {
-    case Residency::kUnknown:
-      return metadata::Residency::kUnknown;
-    case Residency::kHot:
-      return metadata::Residency::kHot;
-    case Residency::kCold:
-      return metadata::Residency::kCold;
-    case Residency::kMixed:
-      return metadata::Residency::kMixed;
-    case Residency::kAbsent:
+    case metadata::PolicyMode::kPinned:
+      return PolicyMode::kPinned;
+    case metadata::PolicyMode::kManual:
+      return PolicyMode::kManual;
+    case metadata::PolicyMode::kAuto:
       break;
   }
-  return metadata::Residency::kAbsent;
+  return PolicyMode::kAuto;
+}
+
+OperationKind from_core(metadata::OperationKind value) {
+  switch (value) {
+    case metadata::OperationKind::kEvicting:
+      return OperationKind::kEvicting;
+    case metadata::OperationKind::kRehydrating:
+      return OperationKind::kRehydrating;
+    case metadata::OperationKind::kRepairing:
+    case metadata::OperationKind::kNone:
+      break;
+  }
+  return OperationKind::kRepairing;
+}
+
+OperationState from_core(metadata::OperationState value) {
+  switch (value) {
+    case metadata::OperationState::kRunning:
+      return OperationState::kRunning;
+    case metadata::OperationState::kDone:
+      return OperationState::kDone;
+    case metadata::OperationState::kCancelled:
+      return OperationState::kCancelled;
+    case metadata::OperationState::kFailed:
+      break;
+  }
+  return OperationState::kFailed;
+}
+
+metadata::OperationKind to_core(OperationKind value) {
+  switch (value) {
+    case OperationKind::kEvicting:
+      return metadata::OperationKind::kEvicting;
+    case OperationKind::kRehydrating:
+      return metadata::OperationKind::kRehydrating;
+    case OperationKind::kRepairing:
+      break;
+  }
+  return metadata::OperationKind::kRepairing;
+}
+
+metadata::OperationState to_core(OperationState value) {
+  switch (value) {
+    case OperationState::kRunning:
+      return metadata::OperationState::kRunning;
+    case OperationState::kDone:
+      return metadata::OperationState::kDone;
+    case OperationState::kCancelled:
+      return metadata::OperationState::kCancelled;
+    case OperationState::kFailed:
+      break;
+  }
+  return metadata::OperationState::kFailed;
 }
 
 ProblemKind from_core(store::ProblemKind value) {
@@ -83,6 +132,9 @@ std::string format_ref(const Identity& identity) {
 
 std::string_view name_of(Availability value) { return metadata::name_of(to_core(value)); }
 std::string_view name_of(Residency value) { return metadata::name_of(to_core(value)); }
+std::string_view name_of(PolicyMode value) { return metadata::name_of(to_core(value)); }
+std::string_view name_of(OperationKind value) { return metadata::name_of(to_core(value)); }
+std::string_view name_of(OperationState value) { return metadata::name_of(to_core(value)); }
 
 std::string_view name_of(ProblemKind value) {
   switch (value) {
@@ -108,6 +160,34 @@ Result<store::Selector> selector_of(const std::string& tenant_id, const std::str
     SY_RETURN_IF_ERROR(formats::validate(lineage));
   }
   return store::Selector{tenant_id, namespace_id, {ref.resource_id, lineage.revision, ref.weight_generation}};
+}
+
+metadata::Residency to_core(Residency value) {
+  switch (value) {
+    case Residency::kUnknown:
+      return metadata::Residency::kUnknown;
+    case Residency::kHot:
+      return metadata::Residency::kHot;
+    case Residency::kCold:
+      return metadata::Residency::kCold;
+    case Residency::kMixed:
+      return metadata::Residency::kMixed;
+    case Residency::kAbsent:
+      break;
+  }
+  return metadata::Residency::kAbsent;
+}
+
+metadata::PolicyMode to_core(PolicyMode value) {
+  switch (value) {
+    case PolicyMode::kPinned:
+      return metadata::PolicyMode::kPinned;
+    case PolicyMode::kManual:
+      return metadata::PolicyMode::kManual;
+    case PolicyMode::kAuto:
+      break;
+  }
+  return metadata::PolicyMode::kAuto;
 }
 
 metadata::Availability to_core(Availability value) {
@@ -136,6 +216,9 @@ Revision from_core(const metadata::RevisionRecord& record) {
   out.identity = from_core(record.identity);
   out.availability = from_core(record.availability);
   out.residency = from_core(record.residency);
+  out.hot_millionths = record.hot_millionths;
+  if (record.operation) out.operation = from_core(*record.operation);
+  out.policy = {from_core(record.policy.prefer), record.policy.ratio_millionths, from_core(record.policy.mode)};
   out.metadata_generation = record.metadata_generation;
   out.payload_objects = record.summary.payload_count;
   out.logical_bytes = record.summary.logical_bytes;
@@ -146,6 +229,32 @@ Revision from_core(const metadata::RevisionRecord& record) {
   out.labels = record.labels;
   out.damaged_objects = record.damage.objects;
   out.damaged_count = record.damage.count;
+  return out;
+}
+
+Operation from_core(const metadata::Operation& operation) {
+  Operation out;
+  out.operation_id = operation.operation_id;
+  out.kind = from_core(operation.kind);
+  out.state = from_core(operation.state);
+  out.target = from_core(operation.target);
+  out.ratio_millionths = operation.ratio_millionths;
+  out.processed_objects = operation.processed_members;
+  out.processed_bytes = operation.processed_bytes;
+  out.total_objects = operation.total_members;
+  out.total_bytes = operation.total_bytes;
+  out.message = operation.message;
+  out.started_at_ms = operation.started_at_ms;
+  out.ended_at_ms = operation.ended_at_ms;
+  return out;
+}
+
+ResidencyReport from_core(const store::ResidencyResult& result) {
+  ResidencyReport out;
+  out.revision = from_core(result.record);
+  if (result.operation) out.operation = from_core(*result.operation);
+  out.moved_objects = result.moved_objects;
+  out.read_bytes = result.read_bytes;
   return out;
 }
 

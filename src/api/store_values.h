@@ -19,11 +19,15 @@ Result<store::Selector> selector_of(const std::string& tenant_id, const std::str
 
 Identity from_core(const metadata::Identity& identity);
 Revision from_core(const metadata::RevisionRecord& record);
+Operation from_core(const metadata::Operation& operation);
+ResidencyReport from_core(const store::ResidencyResult& result);
 Problem from_core(store::Problem problem);
 LeaseInfo from_core(const metadata::Lease& lease, std::int64_t left_ms);
 std::vector<FileInfo> files_of(const formats::StoredManifest& manifest);
 
 metadata::Availability to_core(Availability value);
+metadata::Residency to_core(Residency value);
+metadata::PolicyMode to_core(PolicyMode value);
 
 template <typename Core>
 std::vector<Revision> from_core(const std::vector<Core>& records) {

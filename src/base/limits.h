@@ -45,6 +45,7 @@ inline constexpr std::int64_t kWriterTtlMs = 60'000;
 inline constexpr std::int64_t kAbandonAfterMs = 24 * 3'600'000LL;
 /// Long enough for the next checkpoint of a training run to find what it shares with a deleted one.
 inline constexpr std::int64_t kGcGraceMs = 3'600'000;
+inline constexpr std::int64_t kPolicyCooldownMs = 300'000;
 inline constexpr std::int64_t kLeaseTtlMs = 30'000;
 inline constexpr std::int64_t kLeaseTtlMsMin = 1'000;
 inline constexpr std::int64_t kLeaseTtlMsMax = 24 * 3'600'000LL;

@@ -42,12 +42,13 @@ struct RevisionChange {
   metadata::RevisionRecord record;
 };
 
-/// What to watch: one revision, one resource, or a whole namespace.
+/// What to watch: one generation, every generation of a revision, one resource, or a whole namespace.
 struct WatchQuery {
-  std::optional<metadata::Identity> identity;  ///< this revision; the next three are not used then
+  std::optional<metadata::Identity> identity;  ///< this generation; the next four are not used then
   std::string tenant_id;
   std::string namespace_id;
   std::optional<std::string> resource_id;
+  std::optional<std::string> revision;  ///< of the resource
   /// WatchBatch::next of the batch before. Absent: the first batch holds the records as they stand.
   std::optional<std::uint64_t> after;
   std::int64_t deadline_mono_ms = 0;  ///< Runtime::mono_ms
@@ -58,6 +59,16 @@ struct WatchBatch {
   /// `changes` are the matching records as they stand at `next`, not single changes: the log does not hold those any
   /// more, or this is the first batch. What is not among them is not there.
   bool resnapshot = false;
+  /// With resnapshot, of a query for one generation: it was deleted, and its tombstone compacted.
+  bool compacted = false;
+};
+
+/// What happened in the whole store, every tenant and namespace.
+struct StoreChanges {
+  std::vector<RevisionChange> changes;           ///< in the order of the log
+  std::vector<metadata::Identity> leases_ended;  ///< of these; each once
+  std::uint64_t next = 0;                        ///< where the next call goes on
+  bool resnapshot = false;  ///< the log does not hold what came next any more: anything may have changed
 };
 
 struct CatalogOptions {
@@ -140,6 +151,13 @@ class Catalog {
   /// Waits for changes of records and gives them in order, each at least once: who goes on with `next` misses none. The
   /// log wakes it. Leases, renewals and progress are no changes.
   Result<WatchBatch> watch_weight_revisions(const WatchQuery& query);
+  /// The same of every revision, and of the ends of their leases, for a reconciler; nothing at the deadline.
+  Result<StoreChanges> watch_store(std::uint64_t after, std::int64_t deadline_mono_ms);
+  /// Revisions of which time alone has made something to do: with an expired lease, an import whose writer gave no sign
+  /// of life for `abandon_after_ms`, or an operation whose runner gave up, or is gone. In order, each once.
+  Result<std::vector<metadata::Identity>> find_overdue(std::int64_t abandon_after_ms);
+  /// Whether the revision has an operation that a live process carries out.
+  Result<bool> is_being_run(const metadata::Identity& identity);
 
   /// When revisions were used, for policies: the next records of the whole store as by records_after, with the rest.
   struct RevisionUse {

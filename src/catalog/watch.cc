@@ -1,4 +1,5 @@
 // Changes of records, read from the log and waited for there; and what policies ask of the state.
+#include <algorithm>
 #include <utility>
 
 #include "catalog/catalog.h"
@@ -18,15 +19,19 @@ constexpr std::size_t kAppendsAtOnce = 256;
 
 Status check(const WatchQuery& query) {
   if (query.identity) return formats::validate(*query.identity);
-  const std::string resource = query.resource_id.value_or("any");
-  return formats::validate(metadata::Lineage{query.tenant_id, query.namespace_id, resource, "any"});
+  if (query.revision && !query.resource_id) {
+    return {Code::kInvalidArgument, "a watch of revision " + *query.revision + " names no resource"};
+  }
+  return formats::validate(metadata::Lineage{query.tenant_id, query.namespace_id, query.resource_id.value_or("any"),
+                                             query.revision.value_or("any")});
 }
 
 bool matches(const WatchQuery& query, const Identity& identity) {
   if (query.identity) return identity == *query.identity;
   const metadata::Lineage& lineage = identity.lineage;
   return lineage.tenant_id == query.tenant_id && lineage.namespace_id == query.namespace_id &&
-         (!query.resource_id || lineage.resource_id == *query.resource_id);
+         (!query.resource_id || lineage.resource_id == *query.resource_id) &&
+         (!query.revision || lineage.revision == *query.revision);
 }
 
 /// The matching records as they stand.
@@ -36,6 +41,9 @@ Result<std::vector<RevisionRecord>> records_in(const StateView& view, const Watc
     std::vector<RevisionRecord> records;
     if (record) records.push_back(*std::move(record));
     return records;
+  }
+  if (query.revision) {
+    return metadata::records_of(view, {query.tenant_id, query.namespace_id, *query.resource_id, *query.revision});
   }
   const char table = metadata::keys::kRevision;
   const std::string prefix =
@@ -53,19 +61,51 @@ Result<WatchBatch> snapshot_of(oplog::OpLog& log, const WatchQuery& query) {
     batch.changes.clear();
     SY_ASSIGN_OR_RETURN(std::vector<RevisionRecord> records, records_in(view, query));
     for (RevisionRecord& record : records) batch.changes.push_back({batch.next, std::move(record)});
+    if (!query.identity || !records.empty()) return {};
+    SY_ASSIGN_OR_RETURN(const auto mark, metadata::find_watermark(view, query.identity->lineage));
+    batch.compacted = mark && query.identity->weight_generation <= mark->weight_generation;
     return {};
   }));
   return batch;
 }
 
-Status add_changes(const oplog::Append& append, const WatchQuery& query, WatchBatch& batch) {
-  for (const metadata::Entry& entry : append.entries) {
-    SY_ASSIGN_OR_RETURN(metadata::DecodedEntry decoded, metadata::decode_entry(entry));
-    auto* put = std::get_if<metadata::RevisionPut>(&decoded.body);
-    if (put == nullptr || !matches(query, put->record.identity)) continue;
-    batch.changes.push_back({append.sequence, std::move(put->record)});
+/// Reads on from `next` until an append is of interest to `take`, or the deadline. False: what comes next was trimmed,
+/// or the log was restored to an older state and counts anew.
+template <typename Take>
+Result<bool> follow(oplog::OpLog& log, std::uint64_t& next, std::int64_t deadline_mono_ms, const Take& take) {
+  std::uint64_t newest = 0;
+  SY_RETURN_IF_ERROR(log.view([&newest](const StateView& view) {
+    newest = view.sequence();
+    return Status();
+  }));
+  if (next > newest) return false;
+  while (true) {
+    const Result<std::vector<oplog::Append>> appends = log.read(next, kAppendsAtOnce);
+    if (appends.code() == Code::kNotFound) return false;
+    SY_RETURN_IF_ERROR(appends.status());
+    bool found = false;
+    for (const oplog::Append& append : *appends) {
+      for (const metadata::Entry& entry : append.entries) {
+        SY_ASSIGN_OR_RETURN(metadata::DecodedEntry decoded, metadata::decode_entry(entry));
+        if (take(append.sequence, decoded.body)) found = true;
+      }
+      next = append.sequence;
+    }
+    if (found) return true;
+    if (!appends->empty()) continue;
+    SY_ASSIGN_OR_RETURN(const bool more, log.watch(next, deadline_mono_ms));
+    if (!more) return true;
   }
-  batch.next = append.sequence;
+}
+
+/// Of the rows of a table, those that `is_due` accepts.
+template <typename Row, typename IsDue>
+Status add_due(const StateView& view, char table, Result<Row> (*decode)(std::string_view), const IsDue& is_due,
+               std::vector<Identity>& due) {
+  SY_ASSIGN_OR_RETURN(const std::vector<Row> rows, metadata::rows_under(view, std::string(1, table), decode));
+  for (const Row& row : rows) {
+    if (is_due(row)) due.push_back(row.identity);
+  }
   return {};
 }
 
@@ -74,25 +114,90 @@ Status add_changes(const oplog::Append& append, const WatchQuery& query, WatchBa
 Result<WatchBatch> Catalog::watch_weight_revisions(const WatchQuery& query) {
   SY_RETURN_IF_ERROR(check(query));
   if (!query.after) return snapshot_of(log_, query);
-  std::uint64_t newest = 0;
-  SY_RETURN_IF_ERROR(log_.view([&newest](const StateView& view) {
-    newest = view.sequence();
-    return Status();
-  }));
-  // A log that was restored to an older state counts anew from there.
-  if (*query.after > newest) return snapshot_of(log_, query);
   WatchBatch batch;
   batch.next = *query.after;
-  while (true) {
-    const Result<std::vector<oplog::Append>> appends = log_.read(batch.next, kAppendsAtOnce);
-    if (appends.code() == Code::kNotFound) return snapshot_of(log_, query);
-    SY_RETURN_IF_ERROR(appends.status());
-    for (const oplog::Append& append : *appends) SY_RETURN_IF_ERROR(add_changes(append, query, batch));
-    if (!batch.changes.empty()) return batch;
-    if (!appends->empty()) continue;
-    SY_ASSIGN_OR_RETURN(const bool more, log_.watch(batch.next, query.deadline_mono_ms));
-    if (!more) return batch;
+  SY_ASSIGN_OR_RETURN(const bool whole, follow(log_, batch.next, query.deadline_mono_ms,
+                                               [&](std::uint64_t sequence, metadata::EntryBody& body) {
+                                                 auto* put = std::get_if<metadata::RevisionPut>(&body);
+                                                 if (put == nullptr || !matches(query, put->record.identity)) {
+                                                   return false;
+                                                 }
+                                                 batch.changes.push_back({sequence, std::move(put->record)});
+                                                 return true;
+                                               }));
+  if (!whole) return snapshot_of(log_, query);
+  return batch;
+}
+
+Result<StoreChanges> Catalog::watch_store(std::uint64_t after, std::int64_t deadline_mono_ms) {
+  StoreChanges out;
+  out.next = after;
+  SY_ASSIGN_OR_RETURN(const bool whole,
+                      follow(log_, out.next, deadline_mono_ms, [&](std::uint64_t sequence, metadata::EntryBody& body) {
+                        if (auto* put = std::get_if<metadata::RevisionPut>(&body)) {
+                          out.changes.push_back({sequence, std::move(put->record)});
+                          return true;
+                        }
+                        const auto* ended = std::get_if<metadata::LeaseRemoved>(&body);
+                        if (ended != nullptr && std::ranges::count(out.leases_ended, ended->identity) == 0) {
+                          out.leases_ended.push_back(ended->identity);
+                        }
+                        return ended != nullptr;
+                      }));
+  if (whole) return out;
+  out = {};
+  out.resnapshot = true;
+  SY_ASSIGN_OR_RETURN(out.next, sequence());
+  return out;
+}
+
+Result<std::vector<Identity>> Catalog::find_overdue(std::int64_t abandon_after_ms) {
+  std::vector<Identity> due;
+  std::vector<metadata::Runner> running;
+  const auto read = [&](const StateView& view) -> Status {
+    due.clear();
+    running.clear();
+    const metadata::Now at = now();
+    SY_ASSIGN_OR_RETURN(const metadata::EpochState epoch, metadata::epoch_of(view));
+    SY_RETURN_IF_ERROR(add_due(
+        view, metadata::keys::kLease, metadata::decode_lease,
+        [&](const metadata::Lease& lease) { return !metadata::life_of(lease, epoch, at).live; }, due));
+    SY_RETURN_IF_ERROR(add_due(
+        view, metadata::keys::kWriter, metadata::decode_writer,
+        [&](const metadata::Writer& writer) {
+          return !metadata::life_of(writer, epoch, at).live &&
+                 metadata::idle_ms_of(writer, epoch, at) >= abandon_after_ms;
+        },
+        due));
+    return add_due(
+        view, metadata::keys::kRunner, metadata::decode_runner,
+        [&](const metadata::Runner& runner) {
+          if (!metadata::life_of(runner, epoch, at).live) return true;
+          running.push_back(runner);
+          return false;
+        },
+        due);
+  };
+  SY_RETURN_IF_ERROR(log_.view(read));
+  for (const metadata::Runner& runner : running) {
+    if (runtime_.provably_gone(runner.process)) due.push_back(runner.identity);
   }
+  std::ranges::sort(due);
+  const auto repeated = std::ranges::unique(due);
+  due.erase(repeated.begin(), repeated.end());
+  return due;
+}
+
+Result<bool> Catalog::is_being_run(const Identity& identity) {
+  std::optional<metadata::Runner> runner;
+  SY_RETURN_IF_ERROR(log_.view([&](const StateView& view) -> Status {
+    SY_ASSIGN_OR_RETURN(runner, metadata::find_runner(view, identity));
+    if (!runner) return {};
+    SY_ASSIGN_OR_RETURN(const metadata::EpochState epoch, metadata::epoch_of(view));
+    if (!metadata::life_of(*runner, epoch, now()).live) runner.reset();
+    return {};
+  }));
+  return runner && !runtime_.provably_gone(runner->process);
 }
 
 Result<std::vector<Catalog::RevisionUse>> Catalog::uses_after(const std::optional<Identity>& after, std::size_t limit) {

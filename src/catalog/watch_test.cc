@@ -8,11 +8,12 @@
 namespace steelyard::catalog {
 namespace {
 
-class NothingStored final : public GroupObserver {
+class AnswersAsTold final : public GroupObserver {
  public:
   Result<GroupObservation> observe(const metadata::Identity& /*identity*/, std::uint32_t /*attempt*/) override {
-    return GroupObservation{};
+    return found;
   }
+  GroupObservation found;
 };
 
 metadata::Identity identity_of(const std::string& resource, std::int64_t generation = 1) {
@@ -38,6 +39,34 @@ struct WatchTest : testing::Test {
     command.force = true;
     ASSERT_TRUE(catalog.abort_weight_import(command).ok());
   }
+  void finish(const std::string& resource) {
+    const auto record = catalog.get_weight_revision(identity_of(resource));
+    ASSERT_TRUE(record.ok());
+    ASSERT_TRUE(catalog
+                    .finish_delete({.identity = identity_of(resource),
+                                    .expected_metadata_generation = record->metadata_generation})
+                    .ok());
+  }
+  void publish(const std::string& resource) {
+    begin(resource);
+    const metadata::Identity identity = identity_of(resource);
+    metadata::CommitWeightImport command;
+    command.identity = identity;
+    command.token = std::string(32, 'a');
+    command.import_attempt = 1;
+    command.expected_metadata_generation = catalog.get_weight_revision(identity)->metadata_generation;
+    command.summary = {1, 1, formats::payload_keys_sha256(identity, 1), std::string(64, 'a')};
+    observer.found = {.payload_count = 1,
+                      .logical_bytes = 1,
+                      .payload_keys_sha256 = command.summary.payload_keys_sha256,
+                      .manifests = 1,
+                      .manifest_sha256 = command.summary.manifest_sha256,
+                      .unexpected = {},
+                      .unreadable = {},
+                      .flushed = true};
+    const auto committed = catalog.commit_weight_import(command);
+    ASSERT_TRUE(committed.ok()) << committed.status().to_string();
+  }
   WatchQuery all(std::optional<std::uint64_t> after) const {
     WatchQuery query;
     query.tenant_id = "default";
@@ -60,7 +89,7 @@ struct WatchTest : testing::Test {
 
   Runtime& runtime = real_runtime();
   std::unique_ptr<oplog::OpLog> log = oplog::open_memory(runtime);
-  NothingStored observer;
+  AnswersAsTold observer;
   Catalog catalog{runtime, *log, observer, {}};
 };
 
@@ -111,6 +140,113 @@ TEST_F(WatchTest, OneResourceOrOneRevision) {
   query = all(0);
   query.namespace_id = "elsewhere";
   EXPECT_TRUE(catalog.watch_weight_revisions(query)->changes.empty());
+}
+
+TEST_F(WatchTest, EveryGenerationOfARevision) {
+  begin("llama");
+  begin("llama", 3);
+  WatchQuery query = all({});
+  query.revision = "main";
+  EXPECT_EQ(catalog.watch_weight_revisions(query).code(), Code::kInvalidArgument) << "of which resource?";
+  query.resource_id = "llama";
+  EXPECT_EQ(told(*catalog.watch_weight_revisions(query)), (Told{"llama IMPORTING", "llama IMPORTING"}));
+  query.after = 0;
+  EXPECT_EQ(told(*catalog.watch_weight_revisions(query)), (Told{"llama IMPORTING", "llama IMPORTING"}));
+  query.revision = "step-1";
+  EXPECT_TRUE(catalog.watch_weight_revisions(query)->changes.empty());
+  query.after.reset();
+  EXPECT_TRUE(catalog.watch_weight_revisions(query)->changes.empty());
+}
+
+TEST_F(WatchTest, WhatWasCompactedIsDeletedNotMissing) {
+  begin("llama");
+  begin("llama", 2);
+  WatchQuery query = all({});
+  query.identity = identity_of("llama");
+  EXPECT_FALSE(catalog.watch_weight_revisions(query)->compacted);
+  abort("llama");
+  finish("llama");
+  ASSERT_TRUE(catalog.compact_tombstones({.lineage = identity_of("llama").lineage, .weight_generation = 1}).ok());
+  const auto gone = catalog.watch_weight_revisions(query);
+  ASSERT_TRUE(gone.ok()) << gone.status().to_string();
+  EXPECT_TRUE(gone->changes.empty());
+  EXPECT_TRUE(gone->compacted);
+  query.identity->weight_generation = 2;
+  EXPECT_FALSE(catalog.watch_weight_revisions(query)->compacted);
+  query.identity->weight_generation = 3;
+  EXPECT_FALSE(catalog.watch_weight_revisions(query)->compacted) << "it may still come";
+}
+
+TEST_F(WatchTest, TheWholeStore) {
+  begin("llama");
+  const std::uint64_t before = catalog.sequence().value();
+  begin("qwen");
+  begin("llama", 2);
+  const auto found = catalog.watch_store(before, 0);
+  ASSERT_TRUE(found.ok()) << found.status().to_string();
+  ASSERT_EQ(found->changes.size(), 2U);
+  EXPECT_EQ(found->changes[0].record.identity, identity_of("qwen"));
+  EXPECT_EQ(found->changes[1].record.identity, identity_of("llama", 2));
+  EXPECT_EQ(found->next, catalog.sequence().value());
+  const auto nothing = catalog.watch_store(found->next, 0);
+  EXPECT_TRUE(nothing->changes.empty() && !nothing->resnapshot);
+  ASSERT_TRUE(catalog.save_snapshot().ok());
+  const auto anew = catalog.watch_store(before, 0);
+  ASSERT_TRUE(anew.ok()) << anew.status().to_string();
+  EXPECT_TRUE(anew->resnapshot && anew->changes.empty());
+  EXPECT_EQ(anew->next, catalog.sequence().value());
+}
+
+TEST_F(WatchTest, TheEndOfALeaseIsOfInterestToAReconciler) {
+  publish("llama");
+  metadata::AcquireLease lease;
+  lease.identity = identity_of("llama");
+  lease.holder = "reader";
+  lease.nonce = "n";
+  lease.ttl_ms = limits::kLeaseTtlMs;
+  const auto held = catalog.acquire_lease(lease);
+  ASSERT_TRUE(held.ok()) << held.status().to_string();
+  const std::uint64_t before = catalog.sequence().value();
+  ASSERT_TRUE(catalog.renew_lease({.lease_id = held->lease->lease_id, .ttl_ms = limits::kLeaseTtlMs}).ok());
+  EXPECT_TRUE(catalog.watch_store(before, 0)->leases_ended.empty());
+  ASSERT_TRUE(catalog.release_lease({.lease_id = held->lease->lease_id}).ok());
+  const auto ended = catalog.watch_store(before, 0);
+  EXPECT_TRUE(ended->changes.empty());
+  EXPECT_EQ(ended->leases_ended, std::vector{identity_of("llama")});
+}
+
+TEST_F(WatchTest, WhatTimeAloneHasMadeDue) {
+  begin("llama");
+  EXPECT_EQ(catalog.find_overdue(0)->size(), 0U) << "its writer lives";
+  ASSERT_TRUE(
+      catalog
+          .release_weight_import({.identity = identity_of("llama"), .token = std::string(32, 'a'), .import_attempt = 1})
+          .ok());
+  EXPECT_EQ(*catalog.find_overdue(0), std::vector{identity_of("llama")});
+  EXPECT_TRUE(catalog.find_overdue(3'600'000)->empty()) << "it may be resumed for an hour";
+
+  publish("qwen");
+  metadata::StartOperation start;
+  start.identity = identity_of("qwen");
+  start.expected_metadata_generation = catalog.get_weight_revision(start.identity)->metadata_generation;
+  start.operation_id = std::string(32, 'b');
+  start.kind = metadata::OperationKind::kRepairing;
+  start.target = metadata::Residency::kCold;
+  start.total_members = 1;
+  start.total_bytes = 1;
+  start.runner = metadata::RunnerGrant{std::string(32, 'c'), "runner", runtime.self(), limits::kWriterTtlMs, {}};
+  EXPECT_FALSE(*catalog.is_being_run(start.identity));
+  const auto started = catalog.start_operation(start);
+  ASSERT_TRUE(started.ok()) << started.status().to_string();
+  EXPECT_TRUE(*catalog.is_being_run(start.identity));
+  EXPECT_TRUE(catalog.find_overdue(3'600'000)->empty());
+  metadata::ReportOperation report;
+  report.identity = start.identity;
+  report.token = {start.operation_id, std::string(32, 'c'), started->runner->run_attempt};
+  report.give_back = true;
+  ASSERT_TRUE(catalog.report_operation(report).ok());
+  EXPECT_FALSE(*catalog.is_being_run(start.identity));
+  EXPECT_EQ(*catalog.find_overdue(3'600'000), std::vector{identity_of("qwen")});
 }
 
 TEST_F(WatchTest, AfterATrimItBeginsAnew) {

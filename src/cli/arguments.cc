@@ -57,24 +57,13 @@ class Parser {
       } else {
         SY_RETURN_IF_ERROR(operand(word));
       }
-      // What a verb that is not there yet would accept is its own business.
-      if (out_.verb != nullptr && out_.verb->run == nullptr) skip_rest();
     }
     if (out_.help || out_.version) return std::move(out_);
     if (out_.verb == nullptr) return missing_verb();
-    if (out_.verb->run == nullptr) return later();
     return check_operands();
   }
 
  private:
-  /// A help or --json behind a verb that is not there yet still counts.
-  void skip_rest() {
-    for (; at_ < words_.size(); ++at_) {
-      const std::string_view word = words_[at_];
-      if (word == "--help" || word == "-h") out_.help = true;
-    }
-  }
-
   Status operand(std::string_view word) {
     if (out_.verb != nullptr) {
       out_.operands.emplace_back(word);
@@ -109,7 +98,6 @@ class Parser {
     }
     std::vector<std::string_view> known;
     for (const VerbSpec* verb : all_verbs()) {
-      if (verb->run == nullptr) continue;
       known.push_back(verb->name);
       if (!verb->alias.empty()) known.push_back(verb->alias);
     }
@@ -138,12 +126,6 @@ class Parser {
       return usage_error("`" + group_ + "` needs to know what to do", "wanted one of: " + subs);
     }
     return usage_error("no verb is given", "`steelyard --help` lists them; begin with `steelyard import FOLDER`");
-  }
-
-  Result<Arguments> later() const {
-    const VerbSpec& verb = *out_.verb;
-    return usage_error("`" + full_name(verb) + "` is not available in this version: " + std::string(verb.later),
-                       "until then: " + std::string(verb.meanwhile));
   }
 
   Result<Arguments> check_operands() {

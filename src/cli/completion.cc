@@ -18,7 +18,6 @@ std::string global_flag_words() {
 std::vector<std::pair<std::string, std::string>> verbs_with_subs() {
   std::vector<std::pair<std::string, std::string>> out;
   for (const VerbSpec* verb : all_verbs()) {
-    if (verb->run == nullptr) continue;
     if (out.empty() || out.back().first != verb->name) out.emplace_back(verb->name, "");
     if (!verb->sub.empty()) out.back().second += (out.back().second.empty() ? "" : " ") + std::string(verb->sub);
   }
@@ -35,7 +34,7 @@ std::string verb_words() {
 std::string known_words() {
   std::string words = verb_words();
   for (const VerbSpec* verb : all_verbs()) {
-    if (verb->run != nullptr && !verb->alias.empty()) words += " " + std::string(verb->alias);
+    if (!verb->alias.empty()) words += " " + std::string(verb->alias);
   }
   return words;
 }
@@ -71,7 +70,6 @@ std::string value_cases(const std::string& indent) {
 std::string flag_cases(const std::string& indent) {
   std::map<std::string, std::string> arms;
   for (const VerbSpec* verb : all_verbs()) {
-    if (verb->run == nullptr) continue;
     std::string& words = arms[std::string(verb->name)];
     for (const FlagSpec& flag : verb->flags) {
       if (!flag.hidden && (" " + words + " ").find(" " + std::string(flag.name) + " ") == std::string::npos) {
@@ -98,10 +96,27 @@ std::string verbs_with_ref() {
   std::string out;
   for (const VerbSpec* verb : all_verbs()) {
     const bool takes_ref = verb->operands.starts_with("REF") || verb->operands.starts_with("[RE");
-    if (verb->run == nullptr || !takes_ref || !verb->sub.empty()) continue;
+    if (!takes_ref || !verb->sub.empty()) continue;
     for (const std::string_view name : {verb->name, verb->alias}) {
       if (!name.empty()) out += (out.empty() ? "\"" : "|\"") + std::string(name) + " 0\"";
     }
+  }
+  return out;
+}
+
+/// Arms for verbs whose sub-verbs take a revision.
+std::string sub_verbs_with_ref(const std::string& indent) {
+  std::map<std::string, std::string> arms;
+  for (const VerbSpec* verb : all_verbs()) {
+    const bool takes_ref = verb->operands.starts_with("REF") || verb->operands.starts_with("[RE");
+    if (verb->sub.empty() || !takes_ref) continue;
+    std::string& subs = arms[std::string(verb->name)];
+    subs += (subs.empty() ? "" : "|") + std::string(verb->sub);
+  }
+  std::string out;
+  for (const auto& [verb, subs] : arms) {
+    out += indent + "\"" + verb + " 0\") case \"${typed[verb_at+1]}\" in " + subs + ") _steelyard_refs \"$word\" " +
+           verb + " ;; esac ;;\n";
   }
   return out;
 }
@@ -113,6 +128,7 @@ constexpr std::string_view kBashRefs = R"(_steelyard_refs() {
   local -a which=()
   case "$2" in
     abort) which=(--state IMPORTING) ;;
+    watch) which=(--all) ;;
     delete|rm|inspect|reconcile) which=(--state READY --state DEGRADED --state DELETING) ;;
   esac
   if [[ "$typed" == *@* && "${COMP_WORDBREAKS-}" == *@* ]]; then cut="${typed%@*}@"; fi
@@ -188,11 +204,8 @@ std::string bash_script() {
          "    esac\n"
          "    if [[ -z \"$values\" && \"${typed[i]}\" != -* ]]; then operands=$((operands + 1)); fi\n"
          "  done\n"
-         "  case \"$verb $operands\" in\n"
-         "    \"lease 0\") if [[ \"${typed[verb_at+1]}\" == acquire || \"${typed[verb_at+1]}\" == list ]]; then "
-         "_steelyard_refs \"$word\" lease; fi ;;\n"
-         "    " +
-         verbs_with_ref() +
+         "  case \"$verb $operands\" in\n" +
+         sub_verbs_with_ref("    ") + "    " + verbs_with_ref() +
          ") _steelyard_refs \"$word\" \"$verb\" ;;\n"
          "    *) COMPREPLY=($(compgen -f -- \"$word\")) ;;\n"
          "  esac\n"
@@ -237,7 +250,6 @@ std::string fish_script() {
   const std::string none = "not __fish_seen_subcommand_from " + verbs;
   std::string last;
   for (const VerbSpec* verb : all_verbs()) {
-    if (verb->run == nullptr) continue;
     const std::string name(verb->name);
     const std::string seen = "__fish_seen_subcommand_from " + name;
     if (name != last) {
@@ -255,8 +267,10 @@ std::string fish_script() {
   }
   out += "complete -c steelyard -f -n '__fish_seen_subcommand_from completion' -a 'bash zsh fish'\n";
   for (const VerbSpec* verb : all_verbs()) {
-    if (verb->run == nullptr || !verb->operands.starts_with("REF")) continue;
-    const std::string seen = "__fish_seen_subcommand_from " + std::string(verb->sub.empty() ? verb->name : verb->sub);
+    if (!verb->operands.starts_with("REF")) continue;
+    // Sub-verbs of several verbs have the same name.
+    std::string seen = "__fish_seen_subcommand_from " + std::string(verb->name);
+    if (!verb->sub.empty()) seen += "; and __fish_seen_subcommand_from " + std::string(verb->sub);
     out += "complete -c steelyard -f -n " + fish_quoted(seen) + " -a '(steelyard -q list --limit 1000 2>/dev/null)'\n";
   }
   for (const SettingSpec& spec : settings_table()) {

@@ -37,7 +37,7 @@ void print_json(Invocation& call, bool defaults) {
     json.key("where").string(defaults ? "default" : std::string_view(value.where));
     json.key("default").string(default_words(spec)).key("wanted").string(wanted_of(spec));
     json.key("flag").string(flag_of(spec)).key("environment").string(environment_of(spec));
-    json.key("help").string(spec.help).key("takes_effect_with").string_or_null(spec.effect).end_object();
+    json.key("help").string(spec.help).end_object();
   }
   json.end_array().end_object();
   call.out().line(json.text());

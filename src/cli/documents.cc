@@ -55,16 +55,20 @@ void write_revision(Json& json, const RevisionRecord& record, std::uint64_t acti
     json.integer(record.committed_seq);
   }
   json.key("import_attempt").integer(record.import_attempt);
-  json.key("policy").begin_object();
-  json.key("prefer").string(lower_case(name_of(record.policy.prefer)));
+  json.key("policy");
+  write_policy(json, record.policy);
+  json.end_object();
+}
+
+void write_policy(Json& json, const metadata::Policy& policy) {
+  json.begin_object().key("prefer").string(lower_case(name_of(policy.prefer)));
   json.key("ratio");
-  if (record.policy.ratio_millionths) {
-    json.raw(format_ratio(*record.policy.ratio_millionths));
+  if (policy.ratio_millionths) {
+    json.raw(format_ratio(*policy.ratio_millionths));
   } else {
     json.null();
   }
-  json.key("mode").string(lower_case(name_of(record.policy.mode)));
-  json.end_object();
+  json.key("mode").string(lower_case(name_of(policy.mode)));
   json.end_object();
 }
 

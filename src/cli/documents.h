@@ -20,6 +20,8 @@ Json& begin_document(Json& json);
 
 /// REVISION.
 void write_revision(Json& json, const metadata::RevisionRecord& record, std::uint64_t active_leases);
+/// `{prefer, ratio, mode}`.
+void write_policy(Json& json, const metadata::Policy& policy);
 /// The active operation, or null.
 void write_operation(Json& json, const std::optional<metadata::Operation>& operation);
 /// Live time left of a lease that was just granted or renewed.

@@ -56,7 +56,6 @@ std::string setting_left(const SettingSpec& spec) {
 std::string setting_right(const SettingSpec& spec) {
   std::string right(spec.help);
   if (spec.type != SettingType::kBool) right += " (default: " + default_words(spec) + ")";
-  if (!spec.effect.empty()) right += "; takes effect with " + std::string(spec.effect);
   return right;
 }
 
@@ -81,26 +80,9 @@ std::string front_page() {
       "Steelyard stores model weights as immutable, verified revisions.\n\n"
       "usage: steelyard [global flags] VERB [flags] [arguments]\n\nVerbs:\n";
   for (const VerbSpec* verb : all_verbs()) {
-    if (verb->run != nullptr) out += entry(name_of(*verb) + " " + std::string(verb->operands), verb->summary);
+    out += entry(name_of(*verb) + " " + std::string(verb->operands), verb->summary);
   }
-  out += "\nNot available in this version (each says what to do instead):\n";
-  std::string later;
-  for (const VerbSpec* verb : all_verbs()) {
-    if (verb->run == nullptr) later += (later.empty() ? "" : " ") + name_of(*verb) + ",";
-  }
-  later.pop_back();
-  std::string line = " ";
-  for (std::size_t at = 0; at < later.size();) {
-    const std::size_t end = std::min(later.find(", ", at), later.size() - 1) + 1;
-    const std::string item = later.substr(at, end - at);
-    if (line.size() + 1 + item.size() > 80) {
-      out += line + "\n";
-      line = " ";
-    }
-    line += " " + item;
-    at = end + 1;
-  }
-  out += line + "\n\n" + global_flags();
+  out += "\n" + global_flags();
   out += "\nMore settings (flag, environment variable or config key):\n";
   for (const SettingSpec& spec : settings_table()) {
     if (!spec.front) out += entry(setting_left(spec), setting_right(spec));
@@ -115,10 +97,6 @@ std::string help_of(const VerbSpec& verb) {
   std::string out = "usage: steelyard " + name_of(verb) + " [flags] " + std::string(verb.operands) + "\n";
   if (!verb.alias.empty()) out += "alias: " + std::string(verb.alias) + "\n";
   out += "\n" + std::string(verb.summary) + "\n";
-  if (verb.run == nullptr) {
-    return out + "\nNot available in this version: " + std::string(verb.later) +
-           ".\nUntil then: " + std::string(verb.meanwhile) + ".\n";
-  }
   if (!verb.prints.empty()) out += "Prints " + std::string(verb.prints) + ".\n";
   if (!verb.flags.empty()) {
     out += "\nFlags:\n";

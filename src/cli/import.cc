@@ -169,20 +169,17 @@ Result<metadata::Policy> policy_of(const Settings& settings) {
   return policy;
 }
 
-/// The hot tier is not there yet; an import that should end in it is refused, not made cold in silence.
-Status check_residency(const Invocation& call) {
+/// Whether the revision is to be in memory when the command ends.
+Result<bool> wants_memory(const Invocation& call) {
   const auto flag = call.find("--residency");
   if (flag && *flag != "hot" && *flag != "cold") return bad_flag("--residency", *flag, "hot or cold");
   const std::string wanted = flag.value_or(call.settings().text("policy.prefer"));
-  if (wanted == "cold") return {};
-  const std::string what = flag ? "--residency " + wanted : "policy.prefer " + wanted;
-  return {Code::kInvalidArgument,
-          what + " is not available in this version: the hot tier, which will hold it, comes with `rehydrate`",
-          "until then: import with --residency cold"};
+  if (wanted != "mixed") return wanted == "hot";
+  return Status(Code::kInvalidArgument, "policy.prefer is mixed, and an import ends hot or cold",
+                "say which with --residency");
 }
 
 Result<store::ImportRequest> request_of(const Invocation& call) {
-  SY_RETURN_IF_ERROR(check_residency(call));
   SY_ASSIGN_OR_RETURN(const Target target, target_of(call));
   store::ImportRequest request;
   request.source = target.source;
@@ -200,10 +197,17 @@ Result<store::ImportRequest> request_of(const Invocation& call) {
   request.verify_after_write = call.has("--verify-after-write");
   SY_ASSIGN_OR_RETURN(const auto wait_ms, call.duration_ms("--wait", 0, kWaitMsMax));
   request.wait_ms = wait_ms.value_or(0);
+  SY_ASSIGN_OR_RETURN(request.into_memory, wants_memory(call));
   return request;
 }
 
-void print_plan_json(Output& out, const formats::CheckpointPlan& plan) {
+/// What memory an import would need, and what there is; absent: it would end cold.
+struct MemoryNeed {
+  std::uint64_t needed_bytes = 0;
+  Result<std::uint64_t> available_bytes;
+};
+
+void print_plan_json(Output& out, const formats::CheckpointPlan& plan, const std::optional<MemoryNeed>& memory) {
   Json json;
   begin_document(json).key("dry_run").boolean(true).key("files").begin_array();
   for (const auto& file : plan.files) {
@@ -215,8 +219,28 @@ void print_plan_json(Output& out, const formats::CheckpointPlan& plan) {
     json.begin_object().key("path").string(file.path).key("bytes").integer(file.bytes);
     json.key("reason").string(file.reason).end_object();
   }
-  json.end_array().end_object();
+  json.end_array().key("residency").string(memory ? "hot" : "cold").key("memory");
+  if (memory) {
+    json.begin_object().key("needed_bytes").integer(memory->needed_bytes).key("available_bytes");
+    if (memory->available_bytes.ok()) {
+      json.integer(*memory->available_bytes);
+    } else {
+      json.null();
+    }
+    json.end_object();
+  } else {
+    json.null();
+  }
+  json.end_object();
   out.line(json.text());
+}
+
+std::string memory_line(const MemoryNeed& memory) {
+  const std::string need = "would then take " + format_size(memory.needed_bytes) + " of memory; ";
+  if (!memory.available_bytes.ok())
+    return need + "what there is is not known: " + memory.available_bytes.status().message();
+  const bool fits = memory.needed_bytes <= *memory.available_bytes;
+  return need + format_size(*memory.available_bytes) + " are available" + (fits ? "" : ", which is too little");
 }
 
 Status dry_run(Invocation& call, const store::ImportRequest& request) {
@@ -224,8 +248,13 @@ Status dry_run(Invocation& call, const store::ImportRequest& request) {
   Result<formats::CheckpointPlan> plan = store::preview_import(request, printer);
   printer.clear();
   if (!plan.ok()) return plan.status();
+  std::optional<MemoryNeed> memory;
+  if (request.into_memory) {
+    SY_ASSIGN_OR_RETURN(const store::StoreOptions options, call.store_options());
+    memory = MemoryNeed{plan->logical_bytes, store::memory_room(call.runtime(), options)};
+  }
   if (call.json()) {
-    print_plan_json(call.out(), *plan);
+    print_plan_json(call.out(), *plan, memory);
     return {};
   }
   if (call.quiet()) {
@@ -247,6 +276,7 @@ Status dry_run(Invocation& call, const store::ImportRequest& request) {
   call.out().line("");
   call.out().line("would import " + counted(plan->files.size(), "file") + ", " + format_size(plan->logical_bytes) +
                   "; nothing was written");
+  if (memory) call.out().line(memory_line(*memory));
   return {};
 }
 

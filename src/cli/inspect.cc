@@ -119,7 +119,8 @@ void print_json(Invocation& call, const Inspection& inspection) {
   json.key("replicas").begin_object();
   json.key("cold").begin_object().key("objects").integer(inspection.cold_objects);
   json.key("bytes").integer(inspection.cold_bytes).end_object();
-  json.key("hot").begin_object().key("objects").integer(0).key("bytes").integer(0).end_object();
+  json.key("hot").begin_object().key("objects").integer(inspection.hot_objects);
+  json.key("bytes").integer(inspection.hot_bytes).end_object();
   json.end_object().key("leases").begin_array();
   for (const auto& row : inspection.leases) write_lease(json, row.lease, row.left_ms, false);
   json.end_array().key("operation");
@@ -139,6 +140,17 @@ std::string operation_line(const metadata::Operation& operation) {
   std::string line = operation.operation_id + "  " + std::string(name_of(operation.kind)) + " " +
                      std::string(name_of(operation.state));
   if (!operation.message.empty()) line += ": " + printable(operation.message);
+  return line;
+}
+
+/// What of it lies in memory. A record may name a memory that others mount, or that is gone.
+std::string hot_line(const Inspection& inspection) {
+  std::string line = counted(inspection.hot_objects, "object") + ", " + format_size(inspection.hot_bytes);
+  const std::uint64_t all = inspection.record.summary.payload_count;
+  if (inspection.hot_objects > 0 && inspection.hot_objects < all) line += "; of " + counted(all, "object");
+  if (inspection.hot_elsewhere) {
+    line += "; the record names memory instance " + inspection.record.hot_instance + ", which is not mounted here";
+  }
   return line;
 }
 
@@ -184,6 +196,7 @@ void print_record(Invocation& call, const Inspection& inspection) {
             " missing: `steelyard reconcile " + ref_of(record) + "` records it";
   }
   row("cold", cold);
+  if (inspection.hot_objects > 0 || inspection.hot_elsewhere) row("hot", hot_line(inspection));
   if (record.operation) row("operation", operation_line(*record.operation));
   for (auto ended = record.finished_operations.rbegin(); ended != record.finished_operations.rend(); ++ended) {
     row("ended", operation_line(*ended));

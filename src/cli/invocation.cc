@@ -58,6 +58,14 @@ Result<std::optional<std::int64_t>> Invocation::duration_ms(std::string_view fla
   return std::optional<std::int64_t>(*duration);
 }
 
+Result<std::optional<std::uint32_t>> Invocation::ratio(std::string_view flag) const {
+  const std::optional<std::string> text = find(flag);
+  if (!text) return std::optional<std::uint32_t>();
+  const Result<std::uint64_t> millionths = parse_ratio_millionths(*text);
+  if (!millionths.ok()) return bad_flag(flag, *text, "a ratio from 0.000001 to 0.999999");
+  return std::optional(static_cast<std::uint32_t>(*millionths));
+}
+
 Result<std::optional<std::uint64_t>> Invocation::expected_generation() const {
   return count(kExpectGeneration.name, 1, INT64_MAX);
 }
@@ -84,6 +92,9 @@ Result<store::StoreOptions> Invocation::store_options() const {
   if (settings_.value("cold.reserve_free").text) options.cold_reserve_free = settings_.number("cold.reserve_free");
   options.hot_path = settings_.text("hot.path");
   if (settings_.value("hot.capacity").text) options.hot_capacity = settings_.number("hot.capacity");
+  options.hot_high_watermark_millionths = static_cast<std::uint32_t>(settings_.number("hot.high_watermark"));
+  options.hot_low_watermark_millionths = static_cast<std::uint32_t>(settings_.number("hot.low_watermark"));
+  options.policy_cooldown_ms = static_cast<std::int64_t>(settings_.number("policy.cooldown"));
   options.io_memory = settings_.number("io_memory");
   options.jobs = static_cast<unsigned>(settings_.number("jobs"));
   options.header_limit = settings_.number("header_limit");

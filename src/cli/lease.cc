@@ -1,8 +1,11 @@
 // lease acquire REF, lease renew ID, lease release ID, lease list [REF]
 #include "base/limits.h"
+#include "base/log.h"
 #include "base/units.h"
 #include "base/utf8.h"
 #include "cli/documents.h"
+#include "cli/progress.h"
+#include "cli/signals.h"
 #include "cli/verbs.h"
 #include "formats/ref.h"
 
@@ -66,8 +69,26 @@ Status run_acquire(Invocation& call) {
   const std::string nonce = call.find("--nonce").value_or(call.runtime().random_hex(16));
   SY_RETURN_IF_ERROR(check_text("--nonce", nonce));
   SY_ASSIGN_OR_RETURN(const auto store, call.open_store(store::OpenMode::kWrite));
-  SY_ASSIGN_OR_RETURN(const metadata::Lease lease,
+  SY_ASSIGN_OR_RETURN(metadata::Lease lease,
                       store->acquire_lease(selector, *holder, nonce, ttl_ms, call.has("--allow-degraded")));
+  const WatchSignals signals;
+  ProgressPrinter printer(call.runtime(), call.settings());
+  const Result<bool> moved = store->follow_policy(lease.identity, printer, signals.flag());
+  printer.clear();
+  if (store::is_cancelled(moved.status())) {
+    store->release_lease(lease.lease_id).ignore("it ends by itself after its time to live");
+    return moved.status();
+  }
+  // What the revision is in is worth a warning; the lease is what was asked for.
+  if (!moved.ok())
+    log_warning("{} stays where it is: {}", formats::format_ref(lease.identity), moved.status().message());
+  if (!moved.ok() || *moved) {
+    // Its time counts from the end of the move.
+    store::Selector same = selector;
+    same.ref.revision = lease.identity.lineage.revision;
+    same.ref.weight_generation = lease.identity.weight_generation;
+    SY_ASSIGN_OR_RETURN(lease, store->acquire_lease(same, *holder, nonce, ttl_ms, call.has("--allow-degraded")));
+  }
   print_lease(call, lease);
   return {};
 }

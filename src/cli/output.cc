@@ -1,6 +1,7 @@
 #include "cli/output.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -91,6 +92,13 @@ Status Output::write_through(ByteView bytes) {
   if (error_number == 0) return {};
   if (error_number == EPIPE) nobody_reads = true;
   return errno_status(error_number, "write", "standard output");
+}
+
+Status Output::check_reader() {
+  pollfd out{STDOUT_FILENO, 0, 0};
+  if (!stdout_was_closed && (poll(&out, 1, 0) <= 0 || (out.revents & POLLERR) == 0)) return {};
+  nobody_reads = true;
+  return errno_status(EPIPE, "write", "standard output");
 }
 
 void end_if_nobody_reads() {

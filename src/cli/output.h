@@ -24,6 +24,8 @@ class Output {
   /// What is buffered, then `bytes` without a copy.
   Status write_through(ByteView bytes);
   Status flush() { return write_through({}); }
+  /// The same failure as a write would give where nobody reads any more, for who writes seldom.
+  Status check_reader();
 
  private:
   std::string buffer_;

@@ -20,6 +20,9 @@ constexpr FlagSpec kEvictFlags[] = {
 
 constexpr FlagSpec kRehydrateFlags[] = {
     kRatio,
+    {.name = "--make-room",
+     .placeholder = {},
+     .help = "where memory is short, evict idle revisions, the least recently used first"},
     {.name = "--no-wait",
      .placeholder = {},
      .help = "start the operation and leave it to a later rehydrate or reconcile"},
@@ -30,10 +33,8 @@ Result<store::ResidencyRequest> request_of(Invocation& call) {
   store::ResidencyRequest request;
   SY_ASSIGN_OR_RETURN(request.target, call.selector(call.operands().front()));
   SY_ASSIGN_OR_RETURN(request.expected_generation, call.expected_generation());
-  if (const auto ratio = call.find("--ratio")) {
-    SY_ASSIGN_OR_RETURN(const std::uint64_t millionths, parse_ratio_millionths(*ratio));
-    request.ratio_millionths = static_cast<std::uint32_t>(millionths);
-  }
+  SY_ASSIGN_OR_RETURN(request.ratio_millionths, call.ratio("--ratio"));
+  request.make_room = call.has("--make-room");
   request.wait = !call.has("--no-wait");
   return request;
 }
@@ -49,6 +50,7 @@ std::string what_is_hot(const metadata::RevisionRecord& record) {
 void print_human(Invocation& call, const char* verb, bool wait, const store::ResidencyResult& result) {
   const std::string ref = ref_of(result.record);
   if (!call.quiet()) {
+    for (const std::string& evicted : result.evicted) call.out().line("evicted " + evicted + " to make room");
     if (!result.operation) {
       call.out().line(what_is_hot(result.record) + " already");
     } else if (!wait) {
@@ -81,7 +83,9 @@ Status run(Invocation& call, const char* verb, Move move) {
   Json json;
   begin_document(json).key("operation");
   write_operation(json, result->operation);
-  json.key("revision");
+  json.key("evicted").begin_array();
+  for (const std::string& evicted : result->evicted) json.string(evicted);
+  json.end_array().key("revision");
   write_revision(json, result->record, leases);
   json.end_object();
   call.out().line(json.text());

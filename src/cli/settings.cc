@@ -18,8 +18,6 @@ constexpr std::uint64_t kSecond = 1000;
 constexpr std::uint64_t kHour = 3600 * kSecond;
 constexpr std::uint64_t kDay = 24 * kHour;
 
-constexpr std::string_view kWithEviction = "`evict` and the moves that a policy makes";
-
 // One row a setting. docs/settings.md is generated from it; a test compares them.
 constexpr SettingSpec kTable[] = {
     {.name = "store",
@@ -133,16 +131,14 @@ constexpr SettingSpec kTable[] = {
      .max = 999'999,
      .fallback = "0.9",
      .placeholder = "RATIO",
-     .help = "share of hot.capacity at which room is made",
-     .effect = kWithEviction},
+     .help = "share of hot.capacity at which room is made"},
     {.name = "hot.low_watermark",
      .type = kRatio,
      .min = 1,
      .max = 999'999,
      .fallback = "0.8",
      .placeholder = "RATIO",
-     .help = "share of hot.capacity down to which room is made",
-     .effect = kWithEviction},
+     .help = "share of hot.capacity down to which room is made"},
     {.name = "lease.ttl",
      .type = kDuration,
      .min = static_cast<std::uint64_t>(limits::kLeaseTtlMsMin),
@@ -187,8 +183,7 @@ constexpr SettingSpec kTable[] = {
      .max = 30 * kDay,
      .fallback = "5m",
      .placeholder = "D",
-     .help = "the shortest time between two automatic moves of a revision",
-     .effect = kWithEviction},
+     .help = "the shortest time between two automatic moves of a revision"},
     {.name = "log.snapshot_every",
      .type = kCount,
      .min = 0,

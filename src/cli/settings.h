@@ -30,7 +30,6 @@ struct SettingSpec {
   std::string_view choices = {};         ///< `a|b|c`
   std::string_view placeholder = {};     ///< in help
   std::string_view help = {};
-  std::string_view effect = {};  ///< empty: it acts now; else with what it takes effect
   char short_flag = 0;
   bool front = false;  ///< shown on the first page of the help
 };

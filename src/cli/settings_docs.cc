@@ -46,7 +46,6 @@ std::string settings_markdown() {
     std::string flags = code(flag_of(spec));
     if (spec.short_flag != 0) flags += ", " + code(std::string("-") + spec.short_flag);
     std::string meaning(spec.help);
-    if (!spec.effect.empty()) meaning += ". Checked now; takes effect with " + std::string(spec.effect);
     const std::string fallback = spec.fallback.empty() ? std::string(spec.fallback_words) : code(spec.fallback);
     out += "| " + code(spec.name) + " | " + flags + " | " + code(environment_of(spec)) + " | " +
            code(config_key(spec)) + " | " + cell(wanted_of(spec)) + " | " + cell(fallback) + " | " + cell(meaning) +

@@ -15,6 +15,7 @@ void print_json(Invocation& call, const UsageReport& report) {
   for (const auto& [name, tier] : report.tiers) {
     json.key(name).begin_object().key("bytes").integer(tier.bytes).key("free_bytes").integer(tier.free_bytes);
     json.key("capacity_bytes").integer(tier.capacity_bytes).key("private_copies").integer(tier.private_copies);
+    json.key("claimed_bytes").integer(tier.claimed_bytes);
     json.end_object();
   }
   json.end_object().key("revisions").begin_array();
@@ -40,10 +41,11 @@ void print_tables(Invocation& call, const UsageReport& report) {
     call.out().write(revisions.render(terminal()));
     call.out().line("");
   }
-  Table tiers({{"TIER"}, {"USED", true}, {"FREE", true}, {"CAPACITY", true}, {"PRIVATE COPIES", true}});
+  Table tiers(
+      {{"TIER"}, {"USED", true}, {"FREE", true}, {"CAPACITY", true}, {"CLAIMED", true}, {"PRIVATE COPIES", true}});
   for (const auto& [name, tier] : report.tiers) {
     tiers.add({name, format_size(tier.bytes), format_size(tier.free_bytes), format_size(tier.capacity_bytes),
-               std::to_string(tier.private_copies)});
+               format_size(tier.claimed_bytes), std::to_string(tier.private_copies)});
   }
   call.out().write(tiers.render(terminal()));
 }

@@ -41,9 +41,7 @@ struct VerbSpec {
   std::string_view summary;
   std::string_view prints = {};  ///< the last line of stdout
   std::span<const FlagSpec> flags = {};
-  Status (*run)(Invocation& call) = nullptr;  ///< absent: known, but not available yet
-  std::string_view later = {};                ///< what it will do
-  std::string_view meanwhile = {};            ///< what to do until then
+  Status (*run)(Invocation& call) = nullptr;
 };
 
 /// Every verb and sub-verb, in the order of the help.
@@ -82,6 +80,8 @@ class Invocation {
   /// Numbers and durations of a verb's own flags; the message names the flag and the range.
   Result<std::optional<std::uint64_t>> count(std::string_view flag, std::uint64_t min, std::uint64_t max) const;
   Result<std::optional<std::int64_t>> duration_ms(std::string_view flag, std::int64_t min, std::int64_t max) const;
+  /// A ratio in millionths.
+  Result<std::optional<std::uint32_t>> ratio(std::string_view flag) const;
 
   /// --expect-generation.
   Result<std::optional<std::uint64_t>> expected_generation() const;

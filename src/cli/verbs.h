@@ -8,10 +8,8 @@ namespace steelyard::cli {
 extern const VerbSpec kImportVerb, kListVerb, kInspectVerb, kVerifyVerb, kMaterializeVerb, kCatVerb;
 extern const VerbSpec kLeaseAcquireVerb, kLeaseRenewVerb, kLeaseReleaseVerb, kLeaseListVerb;
 extern const VerbSpec kDeleteVerb, kAbortVerb, kReconcileVerb, kGcVerb;
+extern const VerbSpec kEvictVerb, kRehydrateVerb, kPolicyShowVerb, kPolicySetVerb, kWatchVerb;
 extern const VerbSpec kRepairVerb, kOperationShowVerb, kOperationCancelVerb;
 extern const VerbSpec kRecoverVerb, kDoctorVerb, kBenchVerb, kUsageVerb, kConfigShowVerb, kCompletionVerb;
-
-// Known, refused with what will do it and what to do meanwhile (later_verbs.cc).
-extern const VerbSpec kEvictVerb, kRehydrateVerb, kPolicyShowVerb, kPolicySetVerb, kWatchVerb;
 
 }  // namespace steelyard::cli

@@ -42,9 +42,17 @@ std::string_view kind_name(ProblemKind kind) {
 void write_report(Json& json, const VerifyReport& report) {
   json.key("ref").string(ref_of(report.record)).key("ok").boolean(report.problems.empty());
   json.key("checked_files").integer(report.checked_files).key("checked_objects").integer(report.checked_objects);
-  json.key("checked_bytes").integer(report.checked_bytes).key("problems").begin_array();
+  json.key("checked_bytes").integer(report.checked_bytes);
+  json.key("hot_objects").integer(report.hot_objects).key("hot_bytes").integer(report.hot_bytes);
+  json.key("problems").begin_array();
   for (const Problem& problem : report.problems) {
-    json.begin_object().key("kind").string(kind_name(problem.kind)).key("file").string_or_null(problem.file);
+    json.begin_object()
+        .key("kind")
+        .string(kind_name(problem.kind))
+        .key("tier")
+        .string(problem.tier)
+        .key("file")
+        .string_or_null(problem.file);
     json.key("tensor").string_or_null(problem.tensors.empty() ? std::string() : problem.tensors.front());
     json.key("tensors").begin_array();
     for (const std::string& tensor : problem.tensors) json.string(tensor);
@@ -76,6 +84,7 @@ std::string describe(const Problem& problem) {
     add(tensors);
   }
   if (!problem.object.empty()) add("object " + printable(problem.object));
+  if (problem.tier != "cold") add("in memory");
   if (problem.offset) add("first bad block at byte " + std::to_string(*problem.offset));
   std::string line = std::string(kind_name(problem.kind)) + ": " + place;
   if (!problem.expected.empty()) line += "; wanted " + printable(problem.expected);
@@ -103,12 +112,22 @@ void print_problems(Invocation& call, const VerifyReport& report) {
   for (const Problem& problem : report.problems) call.out().line(describe(problem));
   if (!report.problems.empty() || call.quiet()) return;
   call.out().line(ref_of(report.record) + ": " + counted(report.checked_files, "file") + ", " +
-                  counted(report.checked_objects, "object") + ", " + format_size(report.checked_bytes));
+                  counted(report.checked_objects, "object") + ", " + format_size(report.checked_bytes) +
+                  (report.hot_objects == 0 ? ""
+                                           : "; in memory " + counted(report.hot_objects, "object") + ", " +
+                                                 format_size(report.hot_bytes)));
 }
 
 Status damaged(const VerifyReport& report) {
   const bool manifest = std::ranges::any_of(
       report.problems, [](const Problem& problem) { return problem.kind == ProblemKind::kManifest; });
+  if (report.recorded && report.record.availability == metadata::Availability::kReady) {
+    return {Code::kCorrupt,
+            ref_of(report.record) + " has damaged replicas: " + counted(report.problems.size(), "problem") + " found" +
+                files_of(report),
+            "every byte of it can still be read, as each tier holds what the other lacks; `steelyard repair " +
+                ref_of(report.record) + "`, or the next reconcile, makes them whole"};
+  }
   return {Code::kCorrupt,
           ref_of(report.record) + " is damaged: " + counted(report.problems.size(), "problem") + " found" +
               files_of(report),

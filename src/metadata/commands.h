@@ -143,8 +143,9 @@ struct StartOperation {
   std::string hot_instance;           ///< EVICTING, REHYDRATING: the memory instance that the caller has mounted
   std::string hot_boot_id;            ///< the boot that made it
 };
-/// Makes the caller the runner of the active operation. BUSY while another one lives; UNAVAILABLE when the operation
-/// works in another memory instance of this boot. One whose instance is of another boot may be taken, to be ended.
+/// Makes the caller the runner of the active operation. BUSY while another one lives; UNAVAILABLE when an eviction
+/// works in another memory instance of this boot. One whose instance is of another boot, and a rehydration in another
+/// instance, may be taken to be ended.
 struct TakeOperation {
   Identity identity;
   std::string operation_id;

@@ -236,7 +236,8 @@ Status judge(Turn& turn, const TakeOperation& command) {
   if (!record.operation || record.operation->operation_id != command.operation_id) {
     return not_running(record, command.operation_id);
   }
-  if (moves_replicas(record.operation->kind)) {
+  // A rehydration has only added replicas, so one that nobody runs may be ended from anywhere.
+  if (record.operation->kind == OperationKind::kEvicting) {
     SY_RETURN_IF_ERROR(check_instance(record, record.operation->hot_instance, record.operation->hot_boot_id, command));
   }
   SY_ASSIGN_OR_RETURN(std::optional<Runner> before, find_runner(turn.view, record.identity));

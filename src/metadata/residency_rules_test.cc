@@ -257,6 +257,16 @@ TEST_F(ResidencyRules, ATakeoverKeepsWhatWasPermitted) {
   EXPECT_EQ(taken->runner->processed_members, 1U);
 }
 
+TEST_F(ResidencyRules, ARehydrationThatNobodyRunsMayBeEndedFromAnywhere) {
+  ASSERT_TRUE(start(OperationKind::kRehydrating, Residency::kHot).ok());
+  TakeOperation take{identity, token().operation_id, TestBench::grant('b'), false, {}, kOther, bench.now.epoch};
+  EXPECT_EQ(bench.run(take).code(), Code::kBusy) << "its runner lives";
+  bench.advance(limits::kWriterTtlMs);
+  const auto taken = bench.run(take);
+  ASSERT_TRUE(taken.ok()) << taken.status().to_string();
+  EXPECT_EQ(taken->runner->run_attempt, 2U);
+}
+
 TEST_F(ResidencyRules, AnEvictionStartsWhereTheReplicasAre) {
   make_hot();
   StartOperation command = TestBench::start(identity, 3, OperationKind::kEvicting, Residency::kCold);

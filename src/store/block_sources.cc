@@ -24,8 +24,14 @@ bool says_no(const Status& status) { return status.code() == Code::kNotFound || 
 }  // namespace
 
 BlockSources::BlockSources(Context& context, const metadata::RevisionRecord& record,
-                           const formats::StoredManifest& manifest, std::vector<std::uint32_t> wanted, Source* source)
-    : context_(context), manifest_(manifest), own_(attempt_of(record)), wanted_(std::move(wanted)), source_(source) {
+                           const formats::StoredManifest& manifest, std::vector<std::uint32_t> wanted, Source* source,
+                           const HotReplicas& hot)
+    : context_(context),
+      manifest_(manifest),
+      own_(attempt_of(record)),
+      wanted_(std::move(wanted)),
+      source_(source),
+      hot_(hot) {
   if (source_ == nullptr) return;
   for (const formats::SourceFile& file : source_->files()) source_sizes_[file.bytes].push_back(file.path);
   const std::set<std::uint32_t> objects(wanted_.begin(), wanted_.end());
@@ -44,6 +50,12 @@ BlockSources::BlockSources(Context& context, const metadata::RevisionRecord& rec
 
 Result<bool> BlockSources::fetch(std::uint32_t object, std::uint64_t block, ByteSpan into) {
   unread_ = Status();
+  if (hot_.has(object)) {
+    const Status hot = hot_.tier->read(hot_.name_of(object), {{block * limits::kBlockBytes, into}});
+    if (hot.ok() && is_right(object, block, into)) return true;
+    // Memory that cannot be read now keeps nobody from saying that the block is nowhere else.
+    if (!hot.ok()) log_info("a replica in memory cannot be read: {}", hot.to_string());
+  }
   if (source_ != nullptr) {
     SY_ASSIGN_OR_RETURN(const bool found, from_source(object, block, into));
     if (found) return true;

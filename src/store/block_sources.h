@@ -1,5 +1,5 @@
-// BlockSources: where the good bytes of a damaged object may be had: a source folder, the content index, and every
-// other object of the tier. A block is taken by its checksum, whatever the name it lies under.
+// BlockSources: where the good bytes of a damaged object may be had: memory, a source folder, the content index, and
+// every other object of the tier. A block is taken by its checksum, whatever the name it lies under.
 #pragma once
 
 #include <cstdint>
@@ -18,9 +18,9 @@ namespace steelyard::store {
 /// Used by one thread. The references must outlive it; `source` may be null.
 class BlockSources {
  public:
-  /// `wanted`: the objects whose blocks may be asked for.
+  /// `wanted`: the objects whose blocks may be asked for. `hot`: what of them lies in memory.
   BlockSources(Context& context, const metadata::RevisionRecord& record, const formats::StoredManifest& manifest,
-               std::vector<std::uint32_t> wanted, Source* source);
+               std::vector<std::uint32_t> wanted, Source* source, const HotReplicas& hot);
 
   /// Fills `into` with the block; false when nobody has it. A place that could not be read now is an error only where
   /// no other has the block.
@@ -63,6 +63,7 @@ class BlockSources {
   const tiers::AttemptName own_;
   const std::vector<std::uint32_t> wanted_;
   Source* source_;
+  const HotReplicas& hot_;
   std::map<std::uint32_t, std::vector<FilePart>> parts_;            ///< by wanted object
   std::map<std::uint64_t, std::vector<std::string>> source_sizes_;  ///< paths of the source by size
   std::string open_path_;

@@ -10,8 +10,9 @@
 #include "base/units.h"
 #include "formats/identity.h"
 #include "formats/ref.h"
-#include "hash/sha256.h"
+#include "store/hot_repair.h"
 #include "store/manifest_file.h"
+#include "store/replica_check.h"
 
 namespace steelyard::store {
 namespace {
@@ -126,29 +127,7 @@ Status check_not_deleted(Context& context, const metadata::RevisionRecord& recor
 Result<std::optional<BadObject>> check_object(Context& context, const tiers::AttemptName& attempt,
                                               const formats::StoredManifest& manifest, std::uint32_t object,
                                               ReadBuffers& buffers) {
-  const formats::ObjectEntry& entry = manifest.objects[object];
-  VerifiedReader reader(context.cold, attempt, manifest.objects, {{object, 0, entry.bytes}}, buffers);
-  VerifiedReader::Piece piece;
-  hash::Sha256 sha;
-  for (;;) {
-    SY_ASSIGN_OR_RETURN(const bool more, reader.next(piece));
-    if (!more) break;
-    if (piece.bad) return std::move(piece.bad);
-    sha.update(piece.bytes);
-  }
-  const auto stat = context.cold.stat(payload_of(attempt, object));
-  if (stat.ok() && stat->bytes != entry.bytes) {
-    return std::optional(BadObject{ProblemKind::kObjectSize,
-                                   object,
-                                   std::nullopt,
-                                   fmt::format("{} bytes", entry.bytes),
-                                   fmt::format("{} bytes", stat->bytes),
-                                   {}});
-  }
-  const Digest found = sha.finish();
-  if (found == entry.sha256) return std::optional<BadObject>();
-  return std::optional(BadObject{
-      ProblemKind::kObjectChecksum, object, std::nullopt, "sha256 " + entry.sha256.hex(), "sha256 " + found.hex(), {}});
+  return check_replica(context.cold, attempt, manifest, object, buffers);
 }
 
 void stop_sharing(Context& context, const tiers::ObjectName& name, const Digest& sha256) {
@@ -167,10 +146,15 @@ Result<metadata::RevisionRecord> record_findings(Context& context, metadata::Rev
     command.identity = record.identity;
     command.observed_generation = record.metadata_generation;
     metadata::Observation& seen = command.seen;
-    seen.damage = merged(record.damage, now);
+    see_hot(context, record, seen);
+    ObjectFindings judged = now;
+    const bool going = record.operation && record.operation->kind == metadata::OperationKind::kEvicting;
+    // A replica that is on its way out serves nobody for long, and the eviction must hear of the damage.
+    const std::string instance = going ? std::string() : seen.hot_instance;
+    SY_ASSIGN_OR_RETURN(const auto spared, spare_what_is_hot(context, record, instance, judged));
+    seen.damage = merged(record.damage, judged);
     const bool was_absent = record.residency == metadata::Residency::kAbsent;
     seen.cold_readable = !now.none_is_there && (!was_absent || now.complete || !now.whole.empty());
-    see_hot(context, record, seen);
     auto reconciled = context.catalog.reconcile_weight_revision(command);
     if (reconciled.code() == Code::kBusy && context.runtime.mono_ms() < deadline && !stop.stopped()) {
       context.runtime.sleep_ms(kPauseMs);
@@ -178,6 +162,7 @@ Result<metadata::RevisionRecord> record_findings(Context& context, metadata::Rev
     }
     // NOT_READY: a delete began, which is a move like any other.
     const bool moved = reconciled.code() == Code::kStaleGeneration || reconciled.code() == Code::kNotReady;
+    if (reconciled.ok()) begin_repair(context, spared, *reconciled);
     if (!moved || moves++ == 8) return reconciled;
     SY_ASSIGN_OR_RETURN(record, context.catalog.get_weight_revision(record.identity));
     if (!is_published(record)) return record;

@@ -40,6 +40,9 @@ struct ObjectFindings {
   bool complete = false;       ///< everything was read: what is not among the damaged is whole
   bool none_is_there = false;  ///< complete, and nothing of the revision is left
 };
+/// Damaged is what no tier can serve: of an object that is bad in the cold tier and whole in memory a repair is begun
+/// instead (hot_repair.h), and carried out by the next reconcile.
+///
 /// Publishes it over what is recorded of the other objects; `record` is the record as the reading began. A record that
 /// moved since is read again, and so are the objects before they are offered for it: a repair may have replaced the
 /// damaged ones, and others may have found damage in the whole ones. A revision that is being deleted is left alone.

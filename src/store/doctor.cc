@@ -4,6 +4,7 @@
 #include <sys/statfs.h>
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -21,6 +22,7 @@
 #include "store/committed_marker.h"
 #include "store/context.h"
 #include "store/damage_record.h"
+#include "store/doctor_memory.h"
 #include "store/io_budget.h"
 #include "store/manifest_file.h"
 #include "store/open_store.h"
@@ -58,6 +60,18 @@ class Names {
   std::string text_;
 };
 
+/// The verb that goes on with it.
+std::string_view verb_of(metadata::OperationKind kind) {
+  switch (kind) {
+    case metadata::OperationKind::kEvicting:
+      return "evict";
+    case metadata::OperationKind::kRehydrating:
+      return "rehydrate";
+    default:
+      return "repair";
+  }
+}
+
 class Examination {
  public:
   Examination(Runtime& runtime, const StoreOptions& options, const DoctorRequest& request, const CancelFlag& cancel)
@@ -75,6 +89,9 @@ class Examination {
     SY_RETURN_IF_ERROR(look_at_catalog(*parts));
     look_at_copies(*parts->cold);
     look_at_space(*parts->cold);
+    for (Check& check : examine_memory(runtime_, options_, *parts, in_memory_)) {
+      report_.checks.push_back(std::move(check));
+    }
     try_tier(parts->read_only);
     return std::move(report_);
   }
@@ -168,9 +185,10 @@ class Examination {
     Names waiting;  ///< DELETING under live leases
     Names unfinished;
     Names unmarked;
-    Names stray;      ///< a `deleting` marker beside a published one
-    Names elsewhere;  ///< IMPORTING, but published in the tier
-    Names unrun;
+    Names stray;       ///< a `deleting` marker beside a published one
+    Names elsewhere;   ///< IMPORTING, but published in the tier
+    Names operations;  ///< that nobody runs
+    Names unrun;       ///< what goes on with them
     std::string first_degraded;
     std::string first_lacking;
     Status first_error;
@@ -209,6 +227,7 @@ class Examination {
   Status look_at_published(const RevisionRecord& record, const std::string& ref, catalog::Catalog& catalog,
                            tiers::Tier& cold, RevisionsExamined& seen) {
     ++seen.live;
+    if (!record.hot_instance.empty()) in_memory_[record.hot_instance].push_back(ref);
     const auto lacks = what_lacks(record, cold);
     const auto marker = look_at_committed_marker(cold, record);
     const bool unmarked = marker.ok() && *marker != MarkerState::kFits;
@@ -239,7 +258,8 @@ class Examination {
     if (!runner || runner->token.empty() || runtime_.provably_gone(runner->process)) {
       const std::string source =
           runner && !runner->source.empty() ? " --source " + shell_word(runner->source) : std::string();
-      seen.unrun.add(fmt::format("`steelyard repair {}{}`", ref, source));
+      seen.operations.add(fmt::format("{} of {}", name_of(record.operation->kind), ref));
+      seen.unrun.add(fmt::format("`steelyard {} {}{}`", verb_of(record.operation->kind), ref, source));
     }
     return {};
   }
@@ -297,8 +317,10 @@ class Examination {
            "the same `steelyard import` goes on with it, `steelyard abort` ends it");
     }
     if (seen.unrun.count() > 0) {
-      warn("revisions", fmt::format("REPAIRING, and nobody runs it: {}", counted(seen.unrun.count(), "revision")),
-           seen.unrun.text() + " goes on with it");
+      warn(
+          "revisions",
+          fmt::format("{} that nobody runs: {}", counted(seen.operations.count(), "operation"), seen.operations.text()),
+          seen.unrun.text() + " goes on with it");
     }
     if (seen.unmarked.count() > 0) {
       warn("revisions", fmt::format("without the `committed` marker that `recover` needs: {}", seen.unmarked.text()),
@@ -524,6 +546,7 @@ class Examination {
   const CancelFlag& cancel_;
   const StorePaths paths_;
   DoctorReport report_;
+  std::map<std::string, std::vector<std::string>> in_memory_;  ///< references by the instance that their record names
 };
 
 }  // namespace

@@ -134,8 +134,8 @@ class Eviction final : public ResidencyRun {
         if (refused.code() != Code::kBusy) return refused;
       }
       if (lock != nullptr && !request_.wait_for_leases) {
-        keeper.set_message("paused: " + refused.message());
-        return refused;
+        return {Code::kBusy, "paused: " + refused.message(),
+                "it goes on when they are released, with the next reconcile"};
       }
       waited = true;
       keeper.set_message(lock == nullptr ? "paused: another process looks at its replicas, or removes some"
@@ -181,6 +181,7 @@ class Eviction final : public ResidencyRun {
     return plan_ ? "what is outside the ratio's set has left memory" : "nothing is left in memory";
   }
   const char* noun() const override { return "the eviction"; }
+  const char* verb() const override { return "evicting"; }
   Residency whole_target() const override { return Residency::kCold; }
 };
 

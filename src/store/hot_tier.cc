@@ -65,13 +65,11 @@ namespace {
 Result<std::unique_ptr<tiers::GroupLock>> lock_group(Context& context, tiers::Tier& tier,
                                                      const metadata::RevisionRecord& record, bool exclusive) {
   constexpr std::int64_t kPauseMs = 10;
-  constexpr std::int64_t kWaitMs = 3'000;
-  const std::int64_t deadline = context.runtime.mono_ms() + kWaitMs;
-  for (;;) {
+  constexpr int kTriesMax = 300;
+  for (int tries = 0; tries < kTriesMax; ++tries) {
+    if (tries > 0) context.runtime.sleep_ms(kPauseMs);
     SY_ASSIGN_OR_RETURN(auto lock, tier.try_lock_group(attempt_of(record).group, exclusive));
     if (lock != nullptr) return lock;
-    if (context.runtime.mono_ms() >= deadline) break;
-    context.runtime.sleep_ms(kPauseMs);
   }
   return Status(Code::kBusy,
                 std::string("a process that removes ") + (exclusive ? "or counts " : "") + "replicas of " +

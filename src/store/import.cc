@@ -62,7 +62,17 @@ class Import {
     for (const std::string& warning : plan_.warnings) observer_.warning(warning);
     SY_ASSIGN_OR_RETURN(chunk_bytes_, choose_chunk_bytes());
     SY_ASSIGN_OR_RETURN(layout_, lay_out(plan_, chunk_bytes_));
-    return {};
+    return request_.into_memory ? check_memory() : Status();
+  }
+
+  /// Before anything is copied: what cannot fit is not imported for nothing.
+  Status check_memory() const {
+    if (context_.hot == nullptr) return {Code::kUnavailable, "this store has no memory tier"};
+    SY_ASSIGN_OR_RETURN(const auto tier, context_.hot->make());
+    Status room = tier->check_fits(plan_.logical_bytes);
+    if (room.ok()) return room;
+    const std::string hint = room.hint().empty() ? "" : room.hint() + "; ";
+    return std::move(room).with_hint(hint + "or import it with --residency cold");
   }
 
   Status check_apart() const {

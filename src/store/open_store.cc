@@ -158,13 +158,9 @@ Result<StoreParts> open_existing(Runtime& runtime, const StoreOptions& options, 
   cold.medium = options.cold_medium;
   cold.reserve_free_bytes = options.cold_reserve_free;
   SY_ASSIGN_OR_RETURN(parts.cold, tiers::open_directory(runtime, cold));
-  struct stat folder {};
-  tiers::MemoryOptions hot;
-  hot.path = options.hot_path;
+  tiers::MemoryOptions hot = memory_options(options);
   hot.store_id = store_id;
   hot.read_only = read_only;
-  hot.capacity = options.hot_capacity;
-  if (::stat(paths.store.c_str(), &folder) == 0) hot.trusted_owner = folder.st_uid;
   parts.open_hot = [&runtime, hot](bool create) {
     tiers::MemoryOptions now = hot;
     now.create = create;
@@ -241,6 +237,15 @@ StorePaths paths_of(const StoreOptions& options) {
   const fs::path store = absolute(options.path);
   return {store.native(), (store / "catalog.db").native(),
           (options.cold_path.empty() ? store / "cold" : absolute(options.cold_path)).native()};
+}
+
+tiers::MemoryOptions memory_options(const StoreOptions& options) {
+  tiers::MemoryOptions hot;
+  hot.path = options.hot_path;
+  hot.capacity = options.hot_capacity;
+  struct stat folder {};
+  if (::stat(paths_of(options).store.c_str(), &folder) == 0) hot.trusted_owner = folder.st_uid;
+  return hot;
 }
 
 Status make_store_folder(Runtime& runtime, const std::string& path) {

@@ -10,6 +10,7 @@
 #include "store/hot_tier.h"
 #include "store/source.h"
 #include "store/store.h"
+#include "tiers/open.h"
 #include "tiers/tier.h"
 
 namespace steelyard::store {
@@ -36,6 +37,9 @@ struct StorePaths {
 };
 /// Absolute: what is opened later (another connection, a lock) lies there too, wherever the process has gone meanwhile.
 StorePaths paths_of(const StoreOptions& options);
+
+/// How the memory tier of a store is opened, but for the store's id.
+tiers::MemoryOptions memory_options(const StoreOptions& options);
 
 /// Makes a store's folder and what is missing above it, durably.
 Status make_store_folder(Runtime& runtime, const std::string& path);

@@ -17,6 +17,7 @@
 #include "store/committed_marker.h"
 #include "store/damage_record.h"
 #include "store/manifest_file.h"
+#include "store/policies.h"
 #include "store/progress_meter.h"
 #include "store/removal.h"
 #include "store/repair.h"
@@ -66,6 +67,21 @@ class Reconciliation {
   Status all() {
     SY_RETURN_IF_ERROR(for_each([this](const RevisionRecord& record) { return find_suspects(record); }));
     return for_each([this](const RevisionRecord& record) { return one(record); });
+  }
+
+  /// Last, as what was observed decides what the policies ask for.
+  Status follow(const std::optional<metadata::Identity>& only) {
+    if (context_.hot == nullptr) return {};
+    return follow_policies(context_, only, observer_, cancel_, [this](const metadata::Move& move, const Status& moved) {
+      std::string ref = formats::format_ref(move.identity);
+      if (moved.ok()) {
+        report_.changes.push_back(
+            {std::move(ref), fmt::format("{} by its policy: {}", name_of(move.target), move.why)});
+      } else {
+        auto& left = moved.code() == Code::kNoSpace ? report_.waiting : report_.failed;
+        left.push_back({std::move(ref), moved});
+      }
+    });
   }
 
   ReconcileReport take() { return std::move(report_); }
@@ -146,22 +162,12 @@ class Reconciliation {
     SY_RETURN_IF_ERROR(context_.catalog.reap_leases(record.identity).status());
     SY_RETURN_IF_ERROR(remove_stray_marker(record));
     restore_marker(record);
-    if (record.operation && record.operation->kind == metadata::OperationKind::kRepairing) {
-      RepairRequest request;
-      request.target = selector_of(record.identity);
-      PhaseOfRevision observer(observer_, formats::format_ref(record.identity));
-      Status repaired = run_repair(context_, request, nullptr, observer, cancel_).status();
-      if (!repaired.ok() && repaired.code() != Code::kCorrupt) return repaired;
-      const bool done = repaired.ok();
-      if (done) changed(record, "the repair that was begun is done");
-      SY_ASSIGN_OR_RETURN(record, context_.catalog.get_weight_revision(record.identity));
-      if (!done && !record.operation) return repaired;
-      // One that was given a source before waits for it.
-      if (!done) report_.waiting.push_back({formats::format_ref(record.identity), std::move(repaired)});
-    }
+    SY_RETURN_IF_ERROR(go_on_with_repair(record));
     SY_RETURN_IF_ERROR(end_move(record));
     SY_ASSIGN_OR_RETURN(record, context_.catalog.get_weight_revision(record.identity));
-    SY_ASSIGN_OR_RETURN(const RevisionRecord after, observe(record));
+    SY_ASSIGN_OR_RETURN(RevisionRecord after, observe(record));
+    // Memory has what the cold tier was found to lack.
+    if (!record.operation) SY_RETURN_IF_ERROR(go_on_with_repair(after));
     // A delete began meanwhile.
     if (after.availability != Availability::kReady && after.availability != Availability::kDegraded) {
       return look_at(after);
@@ -180,9 +186,45 @@ class Reconciliation {
     return {};
   }
 
+  Status go_on_with_repair(RevisionRecord& record) {
+    if (!record.operation || record.operation->kind != metadata::OperationKind::kRepairing) return {};
+    RepairRequest request;
+    request.target = selector_of(record.identity);
+    PhaseOfRevision observer(observer_, formats::format_ref(record.identity));
+    Status repaired = run_repair(context_, request, nullptr, observer, cancel_).status();
+    if (!repaired.ok() && repaired.code() != Code::kCorrupt) return repaired;
+    const bool done = repaired.ok();
+    if (done) changed(record, "the repair that was begun is done");
+    SY_ASSIGN_OR_RETURN(record, context_.catalog.get_weight_revision(record.identity));
+    if (!done && !record.operation) return repaired;
+    // One that was given a source before waits for it.
+    if (!done) report_.waiting.push_back({formats::format_ref(record.identity), std::move(repaired)});
+    return {};
+  }
+
+  /// Whether this process can go on with the move: one in a memory of this boot that is not mounted here may be what
+  /// another container waits for.
+  bool works_here(const RevisionRecord& record) {
+    const metadata::Operation& operation = *record.operation;
+    if (operation.hot_boot_id != context_.runtime.epoch()) return true;
+    const auto tier = mounted_hot(context_);
+    const auto instance = tier == nullptr ? Result<std::string>(std::string()) : tier->instance();
+    if (instance.ok() && *instance == operation.hot_instance) return true;
+    const std::string ref = formats::format_ref(record.identity);
+    report_.waiting.push_back(
+        {ref, Status(Code::kBusy,
+                     fmt::format("{} has the {} operation {} in memory instance {}, which is not mounted here", ref,
+                                 metadata::name_of(operation.kind), operation.operation_id, operation.hot_instance),
+                     fmt::format("it goes on where that is mounted; if nobody has it any more, `steelyard operation "
+                                 "cancel {}` ends it, and so does `steelyard rehydrate {}`",
+                                 operation.operation_id, ref))});
+    return false;
+  }
+
   /// Goes on with a move that nobody carries out. One that a lease pauses is left to wait.
   Status end_move(const RevisionRecord& record) {
     if (!record.operation || !moves_replicas(record.operation->kind) || context_.hot == nullptr) return {};
+    if (!works_here(record)) return {};
     const bool evicts = record.operation->kind == metadata::OperationKind::kEvicting;
     ResidencyRequest request = request_of(record);
     request.wait_for_leases = false;
@@ -323,7 +365,8 @@ class Reconciliation {
       }
       if (*object >= manifest.objects.size()) continue;
       SY_ASSIGN_OR_RETURN(const auto bad, check_object(context_, attempt_of(record), manifest, *object, buffers));
-      if (!bad) findings.whole.push_back(key);
+      // What is bad still, memory may have.
+      if (!bad || bad->read_error.ok()) (bad ? findings.damaged : findings.whole).push_back(key);
     }
     return {};
   }
@@ -345,6 +388,7 @@ Result<ReconcileReport> run_reconcile(Context& context, const std::optional<Sele
   Reconciliation reconciliation(context, observer, cancel);
   if (!selector) {
     SY_RETURN_IF_ERROR(reconciliation.all());
+    SY_RETURN_IF_ERROR(reconciliation.follow(std::nullopt));
     return reconciliation.take();
   }
   const auto published = [](const RevisionRecord& record) { return record.committed_seq != 0; };
@@ -355,6 +399,7 @@ Result<ReconcileReport> run_reconcile(Context& context, const std::optional<Sele
   SY_ASSIGN_OR_RETURN(const RevisionRecord record,
                       newest_that(context.catalog, *selector, {live, importing, published}));
   SY_RETURN_IF_ERROR(reconciliation.one(record));
+  SY_RETURN_IF_ERROR(reconciliation.follow(record.identity));
   return reconciliation.take();
 }
 

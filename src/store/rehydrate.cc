@@ -6,6 +6,7 @@
 #include "base/limits.h"
 #include "formats/ref.h"
 #include "store/damage_record.h"
+#include "store/make_room.h"
 #include "store/progress_meter.h"
 #include "store/residency_run.h"
 #include "tiers/fill.h"
@@ -27,9 +28,21 @@ class Rehydration final : public ResidencyRun {
     return look_at_hot();
   }
 
+  /// Nothing is started that cannot fit; room is made first where that was asked for.
+  Status find_room() {
+    if (!request_.make_room) return {};
+    const std::uint64_t wanted = missing().bytes;
+    SY_ASSIGN_OR_RETURN(const std::uint64_t available, tier_->available_bytes());
+    if (wanted <= available) return {};
+    return make_room(context_, record_.identity, wanted - available, observer_, stop_.flag(), result_.evicted);
+  }
+
   /// The record may not know it yet.
   Result<bool> is_there() override {
-    if (missing().members > 0) return false;
+    if (missing().members > 0) {
+      SY_RETURN_IF_ERROR(find_room());
+      return false;
+    }
     SY_ASSIGN_OR_RETURN(record_, record_findings(context_, record_, {}, stop_));
     if (record_.hot_members >= (plan_ ? plan_->hot_members : objects())) return true;
     SY_RETURN_IF_ERROR(check_not_deleted(context_, record_));
@@ -42,6 +55,8 @@ class Rehydration final : public ResidencyRun {
     if (plan_) return {plan_->hot_members, plan_->hot_bytes};
     return missing();
   }
+
+  Status check_room() override { return tier_->check_fits(missing().bytes); }
 
   Totals missing() const {
     Totals sum;
@@ -105,6 +120,7 @@ class Rehydration final : public ResidencyRun {
     return plan_ ? "the objects of the ratio's set are in memory" : "every object is in memory";
   }
   const char* noun() const override { return "the rehydration"; }
+  const char* verb() const override { return "rehydrating"; }
   Residency whole_target() const override { return Residency::kHot; }
 };
 

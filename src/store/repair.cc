@@ -17,6 +17,7 @@
 #include "hash/xxh3.h"
 #include "store/block_sources.h"
 #include "store/damage_record.h"
+#include "store/hot_repair.h"
 #include "store/manifest_file.h"
 #include "store/progress_meter.h"
 #include "store/resolve.h"
@@ -221,11 +222,12 @@ class Repair {
  private:
   Result<RepairResult> run_on_record() {
     damaged_.clear();
+    bad_in_memory_.clear();
     whole_keys_.clear();
     total_bytes_ = 0;
     SY_RETURN_IF_ERROR(load());
     SY_RETURN_IF_ERROR(find_damage());
-    if (damaged_.empty() && !record_.operation) {
+    if (damaged_.empty() && bad_in_memory_.empty() && !record_.operation) {
       SY_RETURN_IF_ERROR(record_whole());
       result_.record = record_;
       return std::move(result_);
@@ -293,8 +295,23 @@ class Repair {
     }
     SY_ASSIGN_OR_RETURN(const auto misfits, misfits_of(context_.cold, attempt_of(record_), manifest_));
     damaged.insert(misfits.begin(), misfits.end());
+    SY_RETURN_IF_ERROR(find_damage_beside_memory(damaged));
     damaged_.assign(damaged.begin(), damaged.end());
     for (const std::uint32_t object : damaged_) total_bytes_ += manifest_.objects[object].bytes;
+    for (const std::uint32_t object : bad_in_memory_) total_bytes_ += manifest_.objects[object].bytes;
+    return {};
+  }
+
+  /// What memory serves the record does not name, so both replicas are read. Memory of which nothing is known now
+  /// repairs nothing, and is not repaired.
+  Status find_damage_beside_memory(std::set<std::uint32_t>& damaged) {
+    auto hot = find_hot(context_, record_, manifest_);
+    if (!hot.ok()) log_warning("what lies in memory is left alone: {}", hot.status().message());
+    hot_ = hot.ok() ? std::move(hot).value() : HotReplicas();
+    SY_ASSIGN_OR_RETURN(HotDamage found,
+                        find_hot_damage(context_, record_, manifest_, hot_, damaged, stop_, observer_));
+    damaged.insert(found.cold.begin(), found.cold.end());
+    bad_in_memory_ = std::move(found.memory);
     return {};
   }
 
@@ -322,7 +339,7 @@ class Repair {
     command.operation_id = context_.runtime.random_hex(16);
     command.kind = OperationKind::kRepairing;
     command.target = metadata::Residency::kCold;
-    command.total_members = damaged_.size();
+    command.total_members = damaged_.size() + bad_in_memory_.size();
     command.total_bytes = total_bytes_;
     if (request_.wait) command.runner = grant();
     token_.operation_id = command.operation_id;
@@ -355,8 +372,10 @@ class Repair {
   Result<RepairResult> restore() {
     RunnerKeeper keeper(context_.runtime, context_.catalog, record_.identity, token_, context_.options.writer_ttl_ms,
                         stop_);
-    ProgressMeter progress(context_.runtime, observer_, "repair", total_bytes_, damaged_.size());
+    ProgressMeter progress(context_.runtime, observer_, "repair", total_bytes_,
+                           damaged_.size() + bad_in_memory_.size());
     Status status = restore_objects(keeper, progress);
+    if (status.ok()) status = renew_memory(keeper, progress);
     // What became whole is so, however the rest went.
     if (const Status recorded = record_restored(); status.ok()) status = recorded;
     if (!status.ok()) return stopped(keeper, std::move(status));
@@ -367,11 +386,12 @@ class Repair {
     }
     progress.finish();
     SY_POINT(context_.runtime, "repair.after_findings");
-    const std::uint64_t restored = damaged_.size() - unrestored_.size();
+    const std::uint64_t all = damaged_.size() + bad_in_memory_.size();
+    const std::uint64_t restored = all - unrestored_.size();
     const auto state = unrestored_.empty() ? OperationState::kDone : OperationState::kFailed;
     auto ended = keeper.end(state, unrestored_.empty() ? counted(restored, "object") + " restored"
                                                        : fmt::format("{} of {} restored; nobody has the rest", restored,
-                                                                     counted(damaged_.size(), "object")));
+                                                                     counted(all, "object")));
     if (!ended.ok()) return stopped(keeper, std::move(ended).status());
     SY_POINT(context_.runtime, "repair.after_end");
     if (!unrestored_.empty()) return nobody_has();
@@ -383,7 +403,7 @@ class Repair {
   }
 
   Status restore_objects(RunnerKeeper& keeper, ProgressMeter& progress) {
-    BlockSources sources(context_, record_, manifest_, damaged_, source_);
+    BlockSources sources(context_, record_, manifest_, damaged_, source_, hot_);
     std::uint64_t largest = limits::kBlockBytes;
     for (const std::uint32_t object : damaged_) largest = std::max(largest, manifest_.objects[object].bytes);
     largest = (largest + limits::kBlockBytes - 1) / limits::kBlockBytes * limits::kBlockBytes;
@@ -410,6 +430,20 @@ class Repair {
     return {};
   }
 
+  Status renew_memory(RunnerKeeper& keeper, ProgressMeter& progress) {
+    for (const std::uint32_t object : bad_in_memory_) {
+      SY_RETURN_IF_ERROR(stop_.status("the repair"));
+      const bool lost = std::ranges::any_of(unrestored_, [&](const Unrestored& one) { return one.object == object; });
+      // What neither replica has, nobody has; the good blocks of both stay.
+      if (!lost) SY_RETURN_IF_ERROR(renew_in_memory(context_, record_, manifest_, hot_, object, stop_));
+      progress.add_bytes(manifest_.objects[object].bytes);
+      progress.add_file();
+      if (!lost) keeper.add(1, manifest_.objects[object].bytes);
+      SY_POINT(context_.runtime, "repair.after_memory_object");
+    }
+    return {};
+  }
+
   /// Other revisions first: as long as this one is not recorded, a second try comes by here again.
   Status record_restored() {
     for (const auto& [attempt, objects] : others_) {
@@ -428,7 +462,7 @@ class Repair {
     ObjectFindings findings;
     findings.whole = whole_keys_;
     for (const Unrestored& one : unrestored_) findings.damaged.push_back(key_of(one.object));
-    if (findings.whole.empty() && findings.damaged.empty()) return {};
+    if (findings.whole.empty() && findings.damaged.empty() && bad_in_memory_.empty()) return {};
     const bool all_read = damaged_.size() == manifest_.objects.size() &&
                           whole_keys_.size() + unrestored_.size() >= manifest_.objects.size();
     if (all_read) findings.complete = true;
@@ -506,7 +540,9 @@ class Repair {
   RepairResult result_;
   RevisionRecord record_;
   formats::StoredManifest manifest_;
-  std::vector<std::uint32_t> damaged_;
+  HotReplicas hot_;
+  std::vector<std::uint32_t> damaged_;        ///< in the cold tier
+  std::vector<std::uint32_t> bad_in_memory_;  ///< the replica there
   std::uint64_t total_bytes_ = 0;
   metadata::RunnerToken token_;
   std::string known_source_;  ///< the operation's: this run's, or that of a runner before it

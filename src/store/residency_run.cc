@@ -47,12 +47,13 @@ Result<ResidencyResult> ResidencyRun::run() {
   SY_RETURN_IF_ERROR(check_expected());
   const Selector same = selector_of(record_.identity);
   for (int tries = 1;;) {
+    moved_ = false;
     Result<ResidencyResult> done = run_on_record();
     if (done.ok() || !token_.token.empty()) return done;
     // Waiting helps where somebody else runs the same operation, and not where a lease or another operation is in the
     // way.
     const bool busy = done.code() == Code::kBusy && request_.wait;
-    const bool moved = done.code() == Code::kStaleGeneration && !request_.expected_generation;
+    const bool moved = (done.code() == Code::kStaleGeneration || moved_) && !request_.expected_generation;
     if (!busy && !moved) return done;
     SY_RETURN_IF_ERROR(stop_.status(noun()));
     const bool was_running = record_.operation.has_value();
@@ -76,11 +77,22 @@ Result<ResidencyResult> ResidencyRun::run_on_record() {
       result_.record = record_;
       return std::move(result_);
     }
+    SY_RETURN_IF_ERROR(check_space());
   }
   SY_RETURN_IF_ERROR(start());
   SY_POINT(context_.runtime, "residency.after_start");
-  if (!request_.wait) return std::move(result_);
+  if (token_.token.empty()) return std::move(result_);
   return carry_out();
+}
+
+/// Nothing is started that cannot fit. Where there is no room because another process has begun the same, that is
+/// waited for.
+Status ResidencyRun::check_space() {
+  Status room = check_room();
+  if (room.code() != Code::kNoSpace) return room;
+  const auto now = context_.catalog.get_weight_revision(record_.identity);
+  moved_ = now.ok() && now->metadata_generation != record_.metadata_generation;
+  return std::move(room).annotate(verb(), ref());
 }
 
 std::string ResidencyRun::ref() const { return formats::format_ref(record_.identity); }
@@ -129,7 +141,8 @@ Status ResidencyRun::start() {
               "wait for it, or end it: steelyard operation cancel " + record_.operation->operation_id};
     }
     token_.operation_id = record_.operation->operation_id;
-    if (!request_.wait) return remember(record_);
+    // One of another memory is ended first, as nobody here could go on with it.
+    if (!request_.wait && record_.operation->hot_instance == hot_.instance) return remember(record_);
     metadata::TakeOperation command;
     command.identity = record_.identity;
     command.operation_id = token_.operation_id;
@@ -178,9 +191,12 @@ Status ResidencyRun::check_operation() {
   const metadata::Operation& operation = *record_.operation;
   never_to_go_on_ = true;
   if (operation.hot_instance != hot_.instance) {
-    return {Code::kUnavailable,
-            fmt::format("the memory in which the operation worked is gone: instance {}, {}", operation.hot_instance,
-                        hot_.instance.empty() ? "and there is none here" : "this one is " + hot_.instance)};
+    return {
+        Code::kUnavailable,
+        fmt::format("nobody ran the operation, and the memory in which it worked is not mounted here: instance {}, {}",
+                    operation.hot_instance,
+                    hot_.instance.empty() ? "and there is none here" : "this one is " + hot_.instance),
+        "run the same command again: it starts another operation"};
   }
   if (plan_ && operation.plan_digest != plan_->digest) {
     return {Code::kUnavailable, "the operation was started by a version that chooses other objects"};
@@ -228,8 +244,26 @@ void ResidencyRun::fail(RunnerKeeper& keeper, const Status& why) {
   }
   const bool lowers = locked && !seen.boot_id.empty();
   const auto ended = keeper.end(OperationState::kFailed, kept(why), std::move(seen));
-  if (!ended.ok()) keeper.set_message(kept(why));
-  if (ended.ok() && lowers) clear_up();
+  if (!ended.ok()) {
+    keeper.set_message(kept(why));
+    return;
+  }
+  if (lowers) clear_up();
+  lock = std::unique_ptr<tiers::GroupLock>();
+  if (never_to_go_on_) {
+    moved_ = true;
+    token_ = {};
+  } else if (why.code() == Code::kCorrupt) {
+    look_again_at_damage();
+  }
+}
+
+/// What was recorded while replicas might go, memory may have.
+void ResidencyRun::look_again_at_damage() {
+  const auto now = context_.catalog.get_weight_revision(record_.identity);
+  if (!now.ok() || now->damage.objects.empty()) return;
+  const ObjectFindings findings{.damaged = now->damage.objects, .whole = {}};
+  record_findings(context_, *now, findings, stop_).status().ignore("it is recorded as damaged");
 }
 
 Status ResidencyRun::look_at_hot() {

@@ -47,11 +47,14 @@ class ResidencyRun {
   /// Whether nothing is to be moved; it may publish what was seen and read the record again to find out.
   virtual Result<bool> is_there() = 0;
   virtual Totals totals() const = 0;
+  /// NO_SPACE where what is to be moved cannot fit.
+  virtual Status check_room() { return {}; }
   virtual Status move_objects(RunnerKeeper& keeper) = 0;
   /// Takes back what would be of no use to whoever comes next, after a failure for good.
   virtual void clear_up() = 0;
   virtual const char* done_message() const = 0;
   virtual const char* noun() const = 0;                  ///< "the rehydration"
+  virtual const char* verb() const = 0;                  ///< "rehydrating"
   virtual metadata::Residency whole_target() const = 0;  ///< without a ratio
 
   std::string ref() const;
@@ -87,13 +90,16 @@ class ResidencyRun {
   metadata::Residency target() const;
   Status check_expected() const;
   Status load();
+  Status check_space();
   Status start();
   Status begun(const metadata::Answer& answer);
   Status remember(const metadata::RevisionRecord& record);
   Status check_operation();
   Result<ResidencyResult> carry_out();
   void fail(RunnerKeeper& keeper, const Status& why);
+  void look_again_at_damage();
 
+  bool moved_ = false;           ///< the record is another by now, so what stood in the way may do so no more
   bool never_to_go_on_ = false;  ///< the operation's memory or plan is not the one here
 };
 

@@ -14,6 +14,7 @@ class StopSignal {
  public:
   explicit StopSignal(const CancelFlag& cancel) : cancel_(cancel) {}
 
+  const CancelFlag& flag() const { return cancel_; }
   bool stopped() const { return failed_.load(std::memory_order_acquire) || cancel_.load(std::memory_order_relaxed); }
 
   void fail(Status status) {

@@ -1,5 +1,6 @@
 #include "store/store.h"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -8,6 +9,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "formats/ref.h"
 #include "store/ballast.h"
 #include "store/cat.h"
 #include "store/context.h"
@@ -16,17 +18,22 @@
 #include "store/gc.h"
 #include "store/import.h"
 #include "store/io_budget.h"
+#include "store/keep_reconciled.h"
 #include "store/lease_guard.h"
 #include "store/manifest_file.h"
 #include "store/materialize.h"
 #include "store/open_revision.h"
 #include "store/open_store.h"
+#include "store/policies.h"
+#include "store/policy.h"
 #include "store/reconcile.h"
 #include "store/repair.h"
 #include "store/residency.h"
 #include "store/resolve.h"
 #include "store/usage.h"
 #include "store/verify.h"
+#include "store/watch.h"
+#include "tiers/open.h"
 
 namespace steelyard::store {
 namespace {
@@ -86,6 +93,9 @@ class StoreImpl final : public Store {
   Result<ImportResult> import(const ImportRequest& request, Observer& observer, const CancelFlag& cancel) override {
     SY_ASSIGN_OR_RETURN(const auto source, parts_.open_source(request.source, request.follow_links));
     SY_ASSIGN_OR_RETURN(ImportResult result, run_import(context_, request, *source, observer, cancel));
+    if (request.into_memory) {
+      SY_ASSIGN_OR_RETURN(result.record, bring_imported(result.record, observer, cancel));
+    }
     // The revision is published, whether its leases can be counted now or not.
     if (const auto leases = active_leases(result.record.identity); leases.ok()) {
       result.active_leases = *leases;
@@ -101,6 +111,10 @@ class StoreImpl final : public Store {
 
   Result<metadata::RevisionRecord> resolve(const Selector& selector, bool allow_degraded) override {
     return store::resolve(catalog_, selector, allow_degraded ? Purpose::kReadDegraded : Purpose::kRead);
+  }
+
+  Result<metadata::RevisionRecord> find(const Selector& selector) override {
+    return store::resolve(catalog_, selector, Purpose::kInspect);
   }
 
   Result<std::uint64_t> active_leases(const metadata::Identity& identity) override {
@@ -133,6 +147,7 @@ class StoreImpl final : public Store {
       ++inspection.cold_objects;
       inspection.cold_bytes += member.bytes;
     }
+    look_at_memory(inspection);
     return inspection;
   }
 
@@ -185,6 +200,14 @@ class StoreImpl final : public Store {
     return catalog_.query_operation(operation_id);
   }
 
+  Result<metadata::RevisionRecord> update_policy(const PolicyRequest& request) override {
+    return store::update_policy(catalog_, request);
+  }
+
+  Result<catalog::WatchBatch> watch(const catalog::WatchQuery& query, const CancelFlag& cancel) override {
+    return run_watch(context_, query, cancel);
+  }
+
   Result<metadata::RevisionRecord> find_deletable(const Selector& selector) override {
     return store::find_deletable(catalog_, selector);
   }
@@ -206,6 +229,11 @@ class StoreImpl final : public Store {
     return run_reconcile(context_, selector, observer, cancel);
   }
 
+  Status keep_reconciled(const std::optional<Selector>& selector, Observer& observer,
+                         const std::function<Status(const ReconcileReport&)>& tell, const CancelFlag& cancel) override {
+    return run_keep_reconciled(context_, selector, observer, tell, cancel);
+  }
+
   Result<GcReport> gc(bool dry_run, const CancelFlag& cancel) override { return run_gc(context_, dry_run, cancel); }
 
   Result<metadata::Lease> acquire_lease(const Selector& selector, const std::string& holder, const std::string& nonce,
@@ -219,6 +247,22 @@ class StoreImpl final : public Store {
     command.allow_degraded = allow_degraded;
     command.process = context_.runtime.self();
     return store::acquire_lease(context_, record, command);
+  }
+
+  Result<bool> follow_policy(const metadata::Identity& identity, Observer& observer,
+                             const CancelFlag& cancel) override {
+    if (context_.hot == nullptr || parts_.read_only) return false;
+    SY_ASSIGN_OR_RETURN(const auto record, catalog_.get_weight_revision(identity));
+    if (record.policy.mode == metadata::PolicyMode::kManual) return false;
+    bool any = false;
+    Status failed;
+    const auto note = [&](const metadata::Move& /*move*/, const Status& moved) {
+      any = true;
+      if (failed.ok()) failed = moved;
+    };
+    SY_RETURN_IF_ERROR(follow_policies(context_, identity, observer, cancel, note));
+    SY_RETURN_IF_ERROR(failed);
+    return any;
   }
 
   Result<metadata::Lease> renew_lease(const std::string& lease_id, std::int64_t ttl_ms) override {
@@ -251,6 +295,21 @@ class StoreImpl final : public Store {
   }
 
  private:
+  Result<metadata::RevisionRecord> bring_imported(const metadata::RevisionRecord& record, Observer& observer,
+                                                  const CancelFlag& cancel) {
+    ResidencyRequest request;
+    request.target = selector_of(record.identity);
+    auto brought = run_rehydrate(context_, request, observer, cancel);
+    if (brought.ok()) return std::move(brought->record);
+    const std::string ref = formats::format_ref(record.identity);
+    const std::string next = fmt::format("`steelyard rehydrate {}` brings it into memory", ref);
+    Status status = std::move(brought).status();
+    const std::string hint = status.hint().empty() || is_cancelled(status) ? next : status.hint() + "; then " + next;
+    return std::move(status)
+        .annotate("bringing into memory", ref + ", which is published and in the cold tier")
+        .with_hint(hint);
+  }
+
   /// One for all open revisions of the store, as long as there is one.
   std::shared_ptr<BufferPool> read_memory() {
     const std::lock_guard lock(read_memory_mutex_);
@@ -260,6 +319,19 @@ class StoreImpl final : public Store {
       read_memory_ = memory;
     }
     return memory;
+  }
+
+  void look_at_memory(Inspection& inspection) {
+    HotReplicas found;
+    if (inspection.manifest) {
+      auto looked = find_hot(context_, inspection.record, *inspection.manifest);
+      if (looked.ok()) found = std::move(looked).value();
+      if (!looked.ok()) log_warning("what lies in memory is not known: {}", looked.status().message());
+    }
+    inspection.hot_objects = found.members;
+    inspection.hot_bytes = found.bytes;
+    inspection.hot_elsewhere =
+        !inspection.record.hot_instance.empty() && inspection.record.hot_instance != found.instance;
   }
 
   void note_bad_manifest(const metadata::RevisionRecord& record) {
@@ -286,6 +358,17 @@ Result<std::unique_ptr<Store>> Store::open(Runtime& runtime, const StoreOptions&
   if (!options.cold_path.empty()) absolute.cold_path = paths.cold;
   SY_ASSIGN_OR_RETURN(StoreParts parts, open_parts(runtime, absolute, mode));
   return make_store(runtime, absolute, std::move(parts));
+}
+
+Result<std::uint64_t> memory_room(Runtime& runtime, const StoreOptions& options) {
+  const auto parts = open_parts(runtime, options, OpenMode::kRead);
+  if (parts.ok()) {
+    const auto tier = parts->open_hot(false);
+    if (tier.ok()) return (*tier)->available_bytes();
+    if (tier.code() != Code::kNotFound) return tier.status();
+  }
+  SY_ASSIGN_OR_RETURN(const tiers::MemoryPlace place, tiers::look_at_memory_place(memory_options(options)));
+  return place.available_bytes();
 }
 
 std::unique_ptr<Store> make_store(Runtime& runtime, const StoreOptions& options, StoreParts parts) {

@@ -31,10 +31,13 @@ struct StoreOptions {
   std::string cold_path;  ///< empty: inside the store
   tiers::Medium cold_medium = tiers::Medium::kDisk;
   std::optional<std::uint64_t> cold_reserve_free;
-  std::string hot_path = "/dev/shm";                   ///< the tmpfs of the memory tier
-  std::optional<std::uint64_t> hot_capacity;           ///< absent: half of that filesystem
-  std::uint64_t io_memory = limits::kIoMemoryDefault;  ///< lowered to what the cgroup allows
-  unsigned jobs = 0;                                   ///< 0: number of cores
+  std::string hot_path = "/dev/shm";                            ///< the tmpfs of the memory tier
+  std::optional<std::uint64_t> hot_capacity;                    ///< absent: half of that filesystem
+  std::uint32_t hot_high_watermark_millionths = 900'000;        ///< of the capacity: above it policies make room
+  std::uint32_t hot_low_watermark_millionths = 800'000;         ///< down to here
+  std::int64_t policy_cooldown_ms = limits::kPolicyCooldownMs;  ///< from a move to the next that AUTO makes
+  std::uint64_t io_memory = limits::kIoMemoryDefault;           ///< lowered to what the cgroup allows
+  unsigned jobs = 0;                                            ///< 0: number of cores
   std::uint64_t header_limit = limits::kHeaderBytesDefault;
   std::int64_t writer_ttl_ms = limits::kWriterTtlMs;
   std::int64_t lease_ttl_ms = limits::kLeaseTtlMs;
@@ -90,6 +93,7 @@ struct ImportRequest {
   metadata::Policy policy;
   bool verify_after_write = false;
   std::int64_t wait_ms = 0;  ///< for another writer of the same identity
+  bool into_memory = false;  ///< HOT before it ends. NO_SPACE before anything is copied where that is known first
 };
 struct ImportResult {
   metadata::RevisionRecord record;
@@ -115,6 +119,9 @@ struct Inspection {
   std::vector<catalog::Catalog::LeaseRow> leases;
   std::uint64_t cold_objects = 0;  ///< counts the manifest
   std::uint64_t cold_bytes = 0;
+  std::uint64_t hot_objects = 0;  ///< payload objects in the memory that is mounted here
+  std::uint64_t hot_bytes = 0;
+  bool hot_elsewhere = false;  ///< the record names a memory that is not mounted here
   bool read_only = false;
 };
 
@@ -124,6 +131,7 @@ struct Problem {
   std::string file;
   std::vector<std::string> tensors;     ///< all whose bytes touch the bad block
   std::string object;                   ///< key
+  std::string tier = "cold";            ///< whose replica it is
   std::optional<std::uint64_t> offset;  ///< first bad block in the object
   std::string expected;
   std::string actual;
@@ -134,6 +142,9 @@ struct VerifyReport {
   std::uint64_t checked_files = 0;
   std::uint64_t checked_objects = 0;  ///< counts the manifest
   std::uint64_t checked_bytes = 0;
+  std::uint64_t hot_objects = 0;  ///< replicas in memory, which were checked beside those
+  std::uint64_t hot_bytes = 0;
+  bool recorded = false;  ///< `record` is as it is after what was found; else as it was before
   std::vector<Problem> problems;
 };
 
@@ -217,6 +228,15 @@ struct ResidencyResult {
   std::vector<std::string> evicted;              ///< to make room: their refs, in order
 };
 
+/// A change of a revision's policy: what is absent stays as it is, but that a ratio goes with MIXED alone.
+struct PolicyRequest {
+  Selector target;
+  std::optional<metadata::Residency> prefer;
+  std::optional<std::uint32_t> ratio_millionths;
+  std::optional<metadata::PolicyMode> mode;
+  std::optional<std::uint64_t> expected_generation;  ///< absent: whatever the record has
+};
+
 struct DeleteRequest {
   Selector target;                                   ///< without a generation: find_deletable's
   std::optional<std::uint64_t> expected_generation;  ///< absent: whatever the record has
@@ -272,6 +292,8 @@ class Store {
   virtual Result<metadata::ListPage> list(const metadata::ListQuery& query) = 0;
   /// The revision that a reading verb means (cli.md, "Reading what is not there to read").
   virtual Result<metadata::RevisionRecord> resolve(const Selector& selector, bool allow_degraded) = 0;
+  /// For who only looks: an exact generation in any state, else the newest READY one, else the newest DEGRADED one.
+  virtual Result<metadata::RevisionRecord> find(const Selector& selector) = 0;
   virtual Result<std::uint64_t> active_leases(const metadata::Identity& identity) = 0;
   virtual Result<Inspection> inspect(const Selector& selector) = 0;
 
@@ -305,6 +327,12 @@ class Store {
   /// Ends it, if it runs; the same answer as `operation` afterwards.
   virtual Result<metadata::OperationView> cancel_operation(const std::string& operation_id) = 0;
 
+  /// Policies are promises for later: nothing is moved now. INVALID_ARGUMENT for one that cannot be, NOT_READY for a
+  /// revision that is not published, BUSY while an operation runs that the new one would refuse.
+  virtual Result<metadata::RevisionRecord> update_policy(const PolicyRequest& request) = 0;
+  /// Changes of records, waited for until the query's deadline (store/watch.h).
+  virtual Result<catalog::WatchBatch> watch(const catalog::WatchQuery& query, const CancelFlag& cancel) = 0;
+
   /// The revision that a removal without a generation means: the newest that was published and is not deleted (for an
   /// abort, the newest import under way), else one for which the removal says why it cannot be, else NOT_FOUND.
   virtual Result<metadata::RevisionRecord> find_deletable(const Selector& selector) = 0;
@@ -317,11 +345,20 @@ class Store {
   /// Recomputes what is observed of one revision, or of every one of the store, and goes on with interrupted work.
   virtual Result<ReconcileReport> reconcile(const std::optional<Selector>& selector, Observer& observer,
                                             const CancelFlag& cancel) = 0;
+  /// The same again and again as changes come, until it is cancelled (store/keep_reconciled.h). `tell` gets what each
+  /// turn found that is news; its error ends it and comes back.
+  virtual Status keep_reconciled(const std::optional<Selector>& selector, Observer& observer,
+                                 const std::function<Status(const ReconcileReport&)>& tell,
+                                 const CancelFlag& cancel) = 0;
   /// Frees what no revision refers to.
   virtual Result<GcReport> gc(bool dry_run, const CancelFlag& cancel) = 0;
 
   virtual Result<metadata::Lease> acquire_lease(const Selector& selector, const std::string& holder,
                                                 const std::string& nonce, std::int64_t ttl_ms, bool allow_degraded) = 0;
+  /// Moves the revision as its policy asks for now; an AUTO one that somebody reads comes into memory, if there is room
+  /// or room can be made. Who acquires a lease calls it then. False when there is nothing to do.
+  virtual Result<bool> follow_policy(const metadata::Identity& identity, Observer& observer,
+                                     const CancelFlag& cancel) = 0;
   virtual Result<metadata::Lease> renew_lease(const std::string& lease_id, std::int64_t ttl_ms) = 0;
   /// A lease that is renewed while it is held (store/open_revision.h). The store must outlive it.
   virtual Result<std::unique_ptr<HeldRevision>> hold(const Selector& selector, const LeaseTerms& terms) = 0;
@@ -333,6 +370,9 @@ class Store {
 
 /// Everything an import would do but for reading the bytes: scans, validates headers and indexes. Needs no store.
 Result<formats::CheckpointPlan> preview_import(const ImportRequest& request, Observer& observer);
+
+/// What the memory tier of a store can take now, be there a store or not.
+Result<std::uint64_t> memory_room(Runtime& runtime, const StoreOptions& options);
 
 struct RecoverRequest {
   bool dry_run = false;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/limits.h"
+#include "base/log.h"
 
 namespace steelyard::store {
 namespace {
@@ -68,6 +69,15 @@ Result<UsageReport> run_usage(Context& context, const std::string& tenant_id, co
   }
 
   report.tiers.emplace_back(context.cold.traits().name, cold);
+  // An instance that cannot be looked at keeps nobody from the rest.
+  if (const auto hot = mounted_hot(context); hot != nullptr) {
+    const auto memory = hot->usage();
+    if (memory.ok()) {
+      report.tiers.emplace_back(hot->traits().name, *memory);
+    } else {
+      log_warning("the memory tier is left out: {}", memory.status().message());
+    }
+  }
   return report;
 }
 

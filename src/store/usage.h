@@ -1,4 +1,4 @@
-// usage: how many bytes each revision takes in the cold tier, shared ones told apart.
+// usage: how many bytes each revision takes in the cold tier, shared ones told apart, and how full the tiers are.
 #pragma once
 
 #include <string>

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/limits.h"
+#include "base/log.h"
 #include "formats/identity.h"
 #include "hash/xxh3.h"
 
@@ -77,15 +78,16 @@ void VerifiedReader::start(Slot& slot, ByteSpan memory) {
   const std::uint32_t object = segments_[window->segment].object;
   slot.from_hot = hot_ != nullptr && hot_->has(object);
   if (slot.from_hot) {
-    start_from(slot, *hot_->tier, hot_->name_of(object), memory);
+    start_from(slot, *hot_->tier, hot_->name_of(object), window->begin, memory);
   } else {
-    start_from(slot, tier_, {attempt_, tiers::ObjectKind::kPayload, object}, memory);
+    start_from(slot, tier_, {attempt_, tiers::ObjectKind::kPayload, object}, window->begin, memory);
   }
 }
 
-void VerifiedReader::start_from(Slot& slot, tiers::Tier& tier, const tiers::ObjectName& name, ByteSpan memory) {
+void VerifiedReader::start_from(Slot& slot, tiers::Tier& tier, const tiers::ObjectName& name, std::uint64_t begin,
+                                ByteSpan memory) {
   slot.start_error = Status();
-  auto read = tier.start_read(name, {{slot.window.begin, memory.first(slot.window.end - slot.window.begin)}});
+  auto read = tier.start_read(name, {{begin, memory.first(slot.window.end - begin)}});
   if (read.ok()) {
     slot.read = std::move(read).value();
   } else {
@@ -93,7 +95,7 @@ void VerifiedReader::start_from(Slot& slot, tiers::Tier& tier, const tiers::Obje
   }
 }
 
-Result<std::optional<BadObject>> VerifiedReader::check(Slot& slot, ByteView bytes) const {
+Result<std::optional<BadObject>> VerifiedReader::check(Slot& slot, std::uint64_t begin, ByteView bytes) const {
   const std::uint32_t index = segments_[slot.window.segment].object;
   const formats::ObjectEntry& object = objects_[index];
   Status status = std::move(slot.start_error);
@@ -114,7 +116,7 @@ Result<std::optional<BadObject>> VerifiedReader::check(Slot& slot, ByteView byte
     bad.read_error = std::move(status);
     return std::optional(bad);
   }
-  std::uint64_t block = slot.window.begin / limits::kBlockBytes;
+  std::uint64_t block = begin / limits::kBlockBytes;
   while (!bytes.empty()) {
     const ByteView head = bytes.first(std::min<std::size_t>(bytes.size(), limits::kBlockBytes));
     const std::uint64_t sum = hash::xxh3(head);
@@ -130,6 +132,26 @@ Result<std::optional<BadObject>> VerifiedReader::check(Slot& slot, ByteView byte
     ++block;
   }
   return std::optional<BadObject>();
+}
+
+/// What is bad in memory, or was evicted meanwhile, the cold replica has, and the other way round: each is read from
+/// where the other has no good block. What the cold one says counts where neither has the block.
+Result<std::optional<BadObject>> VerifiedReader::take_from_both(Slot& slot, ByteSpan memory, const BadObject& bad) {
+  const std::uint32_t object = segments_[slot.window.segment].object;
+  std::uint64_t at = bad.offset.value_or(slot.window.begin);
+  if (bad.offset) log_warning("object {} of group {} is damaged in memory", object, attempt_.group);
+  std::optional<BadObject> cold_bad;
+  for (bool from_hot = false;; from_hot = !from_hot) {
+    const ByteSpan rest = memory.subspan(at - slot.window.begin, slot.window.end - at);
+    const tiers::ObjectName cold{attempt_, tiers::ObjectKind::kPayload, object};
+    start_from(slot, from_hot ? *hot_->tier : tier_, from_hot ? hot_->name_of(object) : cold, at, rest);
+    SY_ASSIGN_OR_RETURN(auto found, check(slot, at, rest));
+    if (!found) return found;
+    const std::uint64_t next = found->offset.value_or(at);
+    if (!from_hot) cold_bad = std::move(found);
+    if (next == at) return cold_bad;
+    at = next;
+  }
 }
 
 Result<bool> VerifiedReader::next(Piece& piece) {
@@ -149,11 +171,9 @@ Result<bool> VerifiedReader::next(Piece& piece) {
   const ByteView whole = buffers_.buffers[current_].span().first(window.end - window.begin);
   slot.used = false;
   const formats::ObjectRange& segment = segments_[window.segment];
-  SY_ASSIGN_OR_RETURN(piece.bad, check(slot, whole));
+  SY_ASSIGN_OR_RETURN(piece.bad, check(slot, window.begin, whole));
   if (piece.bad && slot.from_hot) {
-    // It was evicted meanwhile, or its memory is bad; the cold replica decides.
-    start_from(slot, tier_, {attempt_, tiers::ObjectKind::kPayload, segment.object}, buffers_.buffers[current_].span());
-    SY_ASSIGN_OR_RETURN(piece.bad, check(slot, whole));
+    SY_ASSIGN_OR_RETURN(piece.bad, take_from_both(slot, buffers_.buffers[current_].span(), *piece.bad));
   }
   piece.segment = window.segment;
   piece.last_of_segment = last_of_segment;

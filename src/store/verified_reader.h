@@ -44,7 +44,7 @@ std::uint64_t read_piece_bytes(std::uint64_t io_budget, unsigned workers);
 /// whole blocks for the check. The references must outlive the reader.
 class VerifiedReader {
  public:
-  /// `hot`, if given: objects that it has are read from there, and what is bad there is read from `tier`.
+  /// `hot`, if given: objects that it has are read from there, and blocks that are bad in one replica from the other.
   VerifiedReader(tiers::Tier& tier, const tiers::AttemptName& attempt, std::span<const formats::ObjectEntry> objects,
                  std::vector<formats::ObjectRange> segments, ReadBuffers& buffers, const HotReplicas* hot = nullptr);
   ~VerifiedReader();
@@ -76,8 +76,9 @@ class VerifiedReader {
 
   std::optional<Window> take_window();
   void start(Slot& slot, ByteSpan memory);
-  void start_from(Slot& slot, tiers::Tier& tier, const tiers::ObjectName& name, ByteSpan memory);
-  Result<std::optional<BadObject>> check(Slot& slot, ByteView bytes) const;
+  void start_from(Slot& slot, tiers::Tier& tier, const tiers::ObjectName& name, std::uint64_t begin, ByteSpan memory);
+  Result<std::optional<BadObject>> check(Slot& slot, std::uint64_t begin, ByteView bytes) const;
+  Result<std::optional<BadObject>> take_from_both(Slot& slot, ByteSpan memory, const BadObject& bad);
 
   tiers::Tier& tier_;
   const tiers::AttemptName attempt_;

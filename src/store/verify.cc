@@ -17,9 +17,11 @@
 #include "store/damage_map.h"
 #include "store/damage_record.h"
 #include "store/file_segments.h"
+#include "store/hot_repair.h"
 #include "store/lease_guard.h"
 #include "store/manifest_file.h"
 #include "store/progress_meter.h"
+#include "store/replica_check.h"
 #include "store/resolve.h"
 #include "store/verified_reader.h"
 
@@ -61,13 +63,14 @@ std::vector<Job> plan_jobs(const formats::StoredManifest& manifest) {
 class Verification {
  public:
   Verification(Context& context, const metadata::RevisionRecord& record, const formats::StoredManifest& manifest,
-               Observer& observer, StopSignal& stop)
+               const HotReplicas& hot, Observer& observer, StopSignal& stop)
       : context_(context),
         manifest_(manifest),
         attempt_(attempt_of(record)),
+        hot_(hot),
         jobs_(plan_jobs(manifest)),
         stop_(stop),
-        progress_(context.runtime, observer, "verify", total_bytes(), jobs_.size()) {}
+        progress_(context.runtime, observer, "verify", total_bytes() + hot.bytes, jobs_.size()) {}
 
   Status run() {
     const unsigned workers =
@@ -86,6 +89,7 @@ class Verification {
     work();
     tasks.clear();
     SY_RETURN_IF_ERROR(stop_.status("verify"));
+    SY_RETURN_IF_ERROR(check_memory());
     progress_.finish();
     return {};
   }
@@ -102,6 +106,8 @@ class Verification {
   std::vector<std::string> unread_keys() const { return keys_of(unread_); }
   const Status& read_error() const { return read_error_; }
   std::size_t missing_objects() const { return missing_; }
+  /// Bad replicas in memory. No damage of the revision: the cold tier decides that.
+  const Spared& bad_in_memory() const { return bad_in_memory_; }
 
   /// Takes damaged bytes out of the content index, so that no later import links them.
   void stop_sharing_damage() {
@@ -111,6 +117,24 @@ class Verification {
   }
 
  private:
+  Status check_memory() {
+    std::vector<tiers::ObjectName> replicas;
+    for (std::uint32_t object = 0; object < manifest_.objects.size(); ++object) {
+      if (hot_.has(object)) replicas.push_back(hot_.name_of(object));
+    }
+    if (replicas.empty()) return {};
+    SY_ASSIGN_OR_RETURN(const auto bad, check_replicas(context_, *hot_.tier, manifest_, replicas, stop_, progress_));
+    for (const BadObject& one : bad) {
+      if (one.kind == ProblemKind::kMissingObject) continue;  // evicted meanwhile, or not to be read now
+      Problem problem = describe(manifest_, one);
+      problem.tier = hot_.tier->traits().name;
+      problems_.push_back(std::move(problem));
+      ++bad_in_memory_.objects;
+      bad_in_memory_.bytes += manifest_.objects[one.object].bytes;
+    }
+    return {};
+  }
+
   std::uint64_t total_bytes() const {
     std::uint64_t total = 0;
     for (const Job& job : jobs_) total += job.bytes;
@@ -219,6 +243,7 @@ class Verification {
   Context& context_;
   const formats::StoredManifest& manifest_;
   const tiers::AttemptName attempt_;
+  const HotReplicas& hot_;
   const std::vector<Job> jobs_;
   StopSignal& stop_;
   ProgressMeter progress_;
@@ -229,6 +254,7 @@ class Verification {
   std::vector<std::uint32_t> unread_;
   Status read_error_;
   std::size_t missing_ = 0;
+  Spared bad_in_memory_;
 };
 
 /// Everything was read but these, and nothing that was read is damaged.
@@ -269,10 +295,17 @@ Result<VerifyReport> run_verify(Context& context, const Selector& selector, Obse
 
   std::vector<std::string> damaged;
   bool all_missing = false;
+  Spared bad_in_memory;
   const auto manifest = load_manifest(context.cold, report.record);
   if (manifest.ok()) {
-    Verification verification(context, report.record, *manifest, observer, stop);
+    const auto hot = find_hot(context, report.record, *manifest);
+    if (!hot.ok()) log_warning("what lies in memory is not verified: {}", hot.status().message());
+    const HotReplicas in_memory = hot.ok() ? *hot : HotReplicas();
+    Verification verification(context, report.record, *manifest, in_memory, observer, stop);
     SY_RETURN_IF_ERROR(verification.run());
+    bad_in_memory = verification.bad_in_memory();
+    report.hot_objects = in_memory.members;
+    report.hot_bytes = in_memory.bytes;
     report.problems = verification.problems();
     report.checked_files = manifest->files.size();
     report.checked_objects = manifest->objects.size() + 1;
@@ -313,6 +346,8 @@ Result<VerifyReport> run_verify(Context& context, const Selector& selector, Obse
     return report;
   }
   SY_ASSIGN_OR_RETURN(report.record, std::move(recorded));
+  report.recorded = true;
+  begin_repair(context, bad_in_memory, report.record);
   return report;
 }
 

@@ -318,6 +318,10 @@ class FaultInjectingTier final : public Tier {
     SY_RETURN_IF_ERROR(faults_.before("reserve", true));
     return inner_->reserve(operation, bytes);
   }
+  Status check_fits(std::uint64_t bytes) override {
+    SY_RETURN_IF_ERROR(faults_.before("check_fits", false));
+    return inner_->check_fits(bytes);
+  }
   Result<std::unique_ptr<GroupLock>> try_lock_group(const std::string& group, bool exclusive) override {
     SY_RETURN_IF_ERROR(faults_.before("try_lock_group", false));
     return inner_->try_lock_group(group, exclusive);

@@ -49,6 +49,19 @@ struct MemoryOptions {
 /// reserve() and puts, not here.
 Result<std::unique_ptr<Tier>> open_memory(Runtime& runtime, const MemoryOptions& options);
 
+/// The place of a hot tier, whether it has an instance or not.
+struct MemoryPlace {
+  std::uint64_t filesystem_bytes = 0;
+  std::uint64_t free_bytes = 0;
+  std::uint64_t capacity_bytes = 0;  ///< hot.capacity, no more than the filesystem
+  std::vector<MemoryLimit> limits;   ///< that hold here
+  std::vector<std::string> others;   ///< instances of other stores there, by folder name
+  /// What a new instance could take.
+  std::uint64_t available_bytes() const;
+};
+/// INVALID_ARGUMENT where hot.path is no tmpfs.
+Result<MemoryPlace> look_at_memory_place(const MemoryOptions& options);
+
 /// Whose replicas a recorded instance's are, for a process in the boot `boot_id` (Runtime::epoch) that has `mounted`
 /// (Tier::instance; empty: no instance there).
 enum class InstanceView : std::uint8_t {

@@ -49,6 +49,13 @@ Result<std::unique_ptr<Reservation>> Tier::reserve(const std::string& /*operatio
   return Status(Code::kInvalidArgument, "the " + traits().name + " tier takes no reservations");
 }
 
+Status Tier::check_fits(std::uint64_t bytes) {
+  SY_ASSIGN_OR_RETURN(const std::uint64_t available, available_bytes());
+  if (bytes <= available) return {};
+  return {Code::kNoSpace, "the " + traits().name + " tier cannot take " + std::to_string(bytes) + " bytes, " +
+                              std::to_string(available) + " are available"};
+}
+
 Result<std::unique_ptr<GroupLock>> Tier::try_lock_group(const std::string& /*group*/, bool /*exclusive*/) {
   return Status(Code::kInvalidArgument, "groups of the " + traits().name + " tier are not locked");
 }

@@ -104,6 +104,7 @@ struct TierUsage {
   std::uint64_t bytes = 0;  ///< of objects, shared ones once
   std::uint64_t free_bytes = 0;
   std::uint64_t capacity_bytes = 0;
+  std::uint64_t claimed_bytes = 0;   ///< reserved by operations under way, and no object's yet
   std::uint64_t private_copies = 0;  ///< objects that could not be shared (EMLINK, EPERM, ENOTSUP, EXDEV)
 };
 
@@ -317,6 +318,8 @@ class Tier {
   /// the container's --shm-size, the memory limit of the cgroup. INVALID_ARGUMENT unless Traits::per_operation, and for
   /// an operation that has a reservation in this process.
   virtual Result<std::unique_ptr<Reservation>> reserve(const std::string& operation, std::uint64_t bytes);
+  /// The NO_SPACE of a reserve() of so many bytes, were it made now. A look: takes nothing, and promises nothing.
+  virtual Status check_fits(std::uint64_t bytes);
   /// The lock of a group's replicas among the processes that use the instance: exclusive for who removes some, shared
   /// for who counts them. Never waits: null while another holds it in the way. INVALID_ARGUMENT unless
   /// Traits::per_operation. Where the filesystem has no locks it excludes nobody.

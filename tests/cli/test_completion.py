@@ -30,6 +30,9 @@ def test_bash(steelyard):
     assert complete(script, "steelyard inspect x --fi") == ["--files"]
     assert complete(script, "steelyard --progress ''") == ["auto", "plain", "json", "none"]
     assert complete(script, "steelyard list --state D") == ["DEGRADED", "DELETING", "DELETED"]
+    assert complete(script, "steelyard policy ''") == ["show", "set"]
+    assert complete(script, "steelyard policy set x --mode ''") == ["pinned", "manual", "auto"]
+    assert complete(script, "steelyard watch x --until DEL") == ["DELETING", "DELETED"]
     assert complete(script, "steelyard completion ''") == ["bash", "zsh", "fish"]
     assert "--cold-path" in complete(script, "steelyard list --c")
 
@@ -60,6 +63,7 @@ def test_bash_completes_references(steelyard, checkpoint, tmp_path):
     (tmp_path / "folder").mkdir()
     assert refs(f"steelyard materialize mistral {tmp_path}/fol") == [f"{tmp_path}/folder"]
     assert refs("steelyard lease release x") == []
+    assert refs("steelyard policy set mi") == refs("steelyard watch mi") == ["mistral@main#1"]
     assert refs("steelyard rm mi") == ["mistral@main#1"] and refs("steelyard abort mi") == []
 
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-LATER = ["evict", "policy show", "policy set", "watch"]
 VERBS = [
     "import", "list", "inspect", "verify", "materialize", "cat", "lease acquire", "lease renew", "lease release", "lease list",
-    "delete", "abort", "reconcile", "gc", "repair", "rehydrate", "operation show", "operation cancel", "recover", "doctor", "bench", "usage", "config show", "completion",
+    "delete", "abort", "reconcile", "gc", "repair", "evict", "rehydrate", "policy show", "policy set", "watch", "operation show", "operation cancel", "recover", "doctor", "bench", "usage", "config show", "completion",
 ]  # fmt: skip
 
 
@@ -25,24 +24,14 @@ def test_help_lists_every_verb_and_global_flag(steelyard):
             assert flag in out, flag
 
 
-@pytest.mark.parametrize("verb", VERBS + LATER)
+@pytest.mark.parametrize("verb", VERBS)
 def test_help_of_a_verb(steelyard, verb):
     out = steelyard(*verb.split(), "--help").stdout
     assert out.startswith("usage: steelyard ")
-    assert ("Not available" in out) == (verb in LATER)
 
 
 def test_version(steelyard):
     assert steelyard("--version").stdout.startswith("steelyard ")
-
-
-@pytest.mark.parametrize("verb", LATER)
-def test_a_later_verb_is_refused_with_what_to_do(steelyard, verb):
-    error = steelyard.error(*verb.split(), "demo", "--no-wait", "--ratio", "0.5", code=2)
-    assert error["code"] == "INVALID_ARGUMENT"
-    assert "not available in this version" in error["message"]
-    assert error["hint"].startswith("until then: ")
-    assert not steelyard.store.exists()
 
 
 @pytest.mark.parametrize(
@@ -67,6 +56,11 @@ def test_a_later_verb_is_refused_with_what_to_do(steelyard, verb):
         (["list", "--all=yes"], "--all takes no value", ""),
         (["import", "--source", "a", "b", "c"], "the source is named twice", ""),
         (["import"], "wants SOURCE", "usage: steelyard import"),
+        (["policy", "set", "m"], "at least one of --prefer, --ratio and --mode", "policy show"),
+        (["policy", "set", "m", "--prefer", "warm"], '--prefer is "warm"; wanted hot, cold or mixed', ""),
+        (["policy", "set", "m", "--mode", "on"], '--mode is "on"; wanted pinned, manual or auto', ""),
+        (["watch", "m@main", "--until", "ready"], '--until is "ready"; wanted one of IMPORTING, READY', ""),
+        (["watch", "m", "--until", "DELETED"], "only the READY revisions are watched", "m@main"),
         (["completion", "tcsh"], 'unknown shell "tcsh"; wanted bash, zsh or fish', ""),
     ],
 )  # fmt: skip
@@ -110,6 +104,10 @@ def test_usage_errors_name_found_wanted_and_the_nearest(steelyard, words, messag
         (["import", ".", "--generation", "01"], '"01"', "leading zeros"),
         (["import", ".", "--residency", "warm"], '"warm"', "hot or cold"),
         (["import", ".", "--wait", "5"], "5", "duration"),
+        (["policy", "set", "m", "--ratio", "1"], '"1"', "0.000001 to 0.999999"),
+        (["policy", "set", "m", "--ratio", "0.1234567"], '"0.1234567"', "0.000001 to 0.999999"),
+        (["evict", "m", "--ratio", "0"], '"0"', "0.000001 to 0.999999"),
+        (["watch", "m", "--timeout", "31d"], '"31d"', "0s to 30d"),
         (["cat", "x", "f", "--range", "9-3"], '"9-3"', "START-END"),
         (["cat", "x", "f", "--range", "-5"], '"-5"', "START-END"),
         (["cat", "x", "f", "--range", "a-b"], '"a-b"', "START-END"),
@@ -134,14 +132,6 @@ def test_flags_stand_before_and_after_the_verb(steelyard):
     # A filter that matches nothing is not an empty store.
     nothing = steelyard("list", "other", "--label", "a=b", "--state", "DELETED").stdout
     assert nothing == "no revision in namespace default matches: resource other, state DELETED, label a=b\n"
-
-
-def test_the_hot_tier_is_refused_not_ignored(steelyard, checkpoint):
-    error = steelyard.error("import", checkpoint, "--residency", "hot", code=2)
-    assert "hot" in error["message"] and "not available in this version" in error["message"]
-    error = steelyard.error("import", checkpoint, "--policy-prefer", "hot", code=2)
-    assert "policy.prefer hot" in error["message"]
-    assert not steelyard.store.exists()
 
 
 def test_an_error_is_the_last_line_of_stderr_in_json(steelyard):

@@ -118,11 +118,6 @@ def test_each_revision_is_a_phase_of_its_own(steelyard, tmp_path):
         assert done == sorted(done)
 
 
-def test_watch_is_refused_by_name(steelyard, model):
-    error = steelyard.error("reconcile", "--watch", code=2)
-    assert "not available in this version" in error["message"] and "timer" in error["hint"]
-
-
 def test_what_shares_damaged_bytes_learns_of_it(steelyard, source, model):
     """Damage that is found through one revision is damage of every one that shares the object, whatever their order."""
     before = steelyard(*harness.import_args(source, "a")).last

@@ -156,6 +156,27 @@ def rehydrating(place: Place) -> None:
     place.steelyard("rehydrate", "m", "--no-wait", *hot(place))
 
 
+def hot_and_bad_below(place: Place) -> None:
+    """Memory has what the cold tier lacks; the repair is begun."""
+    model(place)
+    place.steelyard("rehydrate", "m", *hot(place))
+    flip_bit(first_object(place))
+    place.steelyard("verify", "m", *hot(place), code=5)
+
+
+def bad_in_memory(place: Place) -> None:
+    model(place)
+    place.steelyard("rehydrate", "m", *hot(place))
+    flip_bit(max(place.hot.glob("*/groups/*/*/*/p/*"), key=lambda path: path.stat().st_size))
+
+
+def rehydrating_elsewhere(place: Place) -> None:
+    """Nobody runs it, and its memory is gone."""
+    rehydrating(place)
+    for instance in place.hot.iterdir():
+        shutil.rmtree(instance)
+
+
 def with_a_stray_marker(place: Place) -> None:
     """A `deleting` marker beside a revision that nobody deletes."""
     model(place)
@@ -191,6 +212,12 @@ MUTATIONS: dict[str, Mutation] = {
     "repair-start": Mutation(degraded, lambda place: ("repair", "m", "--no-wait")),
     "rehydrate": Mutation(model, lambda place: ("rehydrate", "m", *hot(place))),
     "reconcile-rehydrate": Mutation(rehydrating, lambda place: ("reconcile", *hot(place)), beside="rehydrate"),
+    "policy-set": Mutation(model, lambda place: ("policy", "set", "m", "--prefer", "hot", "--mode", "auto", "--expect-generation", generation_of(place)), env=SNAPSHOTS),
+    "rehydrate-anew": Mutation(rehydrating_elsewhere, lambda place: ("rehydrate", "m", *hot(place)), beside="rehydrate"),
+    "import-hot": Mutation(lambda place: None, lambda place: (*harness.import_args(place.source, "m"), "--residency", "hot", *hot(place)), beside="rehydrate"),
+    "repair-from-memory": Mutation(hot_and_bad_below, lambda place: ("repair", "m", *hot(place)), beside="repair"),
+    "repair-in-memory": Mutation(bad_in_memory, lambda place: ("repair", "m", *hot(place)), beside="repair"),
+    "verify-beside-memory": Mutation(bad_in_memory, lambda place: ("verify", "m", *hot(place)), repeat=(5,), beside="verify"),
     "operation-cancel": Mutation(repairing, lambda place: ("operation", "cancel", operation_of(place))),
     "verify": Mutation(damaged, lambda place: ("verify", "m"), repeat=(5,)),
     "lease-acquire": Mutation(model, lambda place: ("lease", "acquire", "m", "--holder", "h", "--nonce", "n"), env=SNAPSHOTS),
@@ -200,6 +227,10 @@ MUTATIONS: dict[str, Mutation] = {
     "recover": Mutation(model, lambda place: ("recover", "--force", "--yes"), repeat=(0,)),
     "doctor-adopt": Mutation(without_identity, lambda place: ("doctor", "--adopt", "--yes"), beside="import"),
 }  # fmt: skip
+
+
+def generation_of(place: Place) -> int:
+    return place.steelyard.json("inspect", "m")["revision"]["metadata_generation"]
 
 
 def operation_of(place: Place) -> str:

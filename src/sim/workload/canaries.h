@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "oplog/op_log.h"
-#include "tiers/tier.h"
 
 namespace steelyard::sim {
 
@@ -24,7 +26,10 @@ enum class Canary : std::uint8_t {
   kHiddenLeases,   ///< the rules are judged on a state without leases
   kProgressLies,   ///< the log turns the progress of runners back
   kHistoryLies,    ///< the log forgets operations that ended
+  kClaimLies,      ///< the log says HOT of what is MIXED
   kShareLies,      ///< the log has another share than the one that was observed
+  kPermitLies,     ///< the log forgets what may be removed
+  kReadyLies,      ///< the log says READY of some of what is DEGRADED
   kRunnerLies,     ///< the log says that an operation was ended that was cancelled
 };
 
@@ -45,9 +50,5 @@ class FalseView final : public oplog::StateView {
   Canary canary_;
   const oplog::StateView& view_;
 };
-
-/// What a memory broken in that way lists.
-std::vector<tiers::ObjectStat> falsified(Canary canary, const tiers::AttemptName& attempt,
-                                         std::vector<tiers::ObjectStat> objects);
 
 }  // namespace steelyard::sim

@@ -232,6 +232,23 @@ Result<std::uint64_t> Account::available_bytes() {
   return found.least.free / kPage * kPage;
 }
 
+Result<std::uint64_t> Account::claimed_bytes() {
+  SY_ASSIGN_OR_RETURN(const Claims claims, live_claims({}));
+  return claims.bytes;
+}
+
+Status Account::no_room(std::uint64_t bytes, const Limit& least) const {
+  return {Code::kNoSpace,
+          fmt::format("the hot tier {} cannot take {} bytes, {} are available: {}", folder_.path(), bytes, least.free,
+                      least.what),
+          least.hint};
+}
+
+Status Account::check_fits(std::uint64_t bytes) {
+  SY_ASSIGN_OR_RETURN(const Look found, look({}));
+  return bytes <= found.least.free ? Status() : no_room(bytes, found.least);
+}
+
 Result<std::shared_ptr<Claim>> Account::claim(std::uint64_t bytes) {
   for (int tried = 1;; ++tried) {
     SY_ASSIGN_OR_RETURN(auto claim, write_claim(bytes));
@@ -239,10 +256,7 @@ Result<std::shared_ptr<Claim>> Account::claim(std::uint64_t bytes) {
     SY_ASSIGN_OR_RETURN(const Look found, look(claim->relative()));
     if (bytes <= found.least.free) return claim;
     if (!found.others || tried == kTries) {
-      return Status(Code::kNoSpace,
-                    fmt::format("the hot tier {} cannot take {} bytes, {} are available: {}", folder_.path(), bytes,
-                                found.least.free, found.least.what),
-                    found.least.hint);
+      return no_room(bytes, found.least);
     }
     claim.reset();
     std::byte dice{};

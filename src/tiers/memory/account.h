@@ -73,9 +73,13 @@ class Account {
 
   /// NO_SPACE says what was wanted, what there is and which setting is in the way.
   Result<std::shared_ptr<Claim>> claim(std::uint64_t bytes);
+  /// The same NO_SPACE, without a claim.
+  Status check_fits(std::uint64_t bytes);
   /// Removes content that no object uses, and returns the memory that lies in the instance.
   Result<std::uint64_t> used_bytes();
   Result<std::uint64_t> available_bytes();
+  /// By live processes, this one too.
+  Result<std::uint64_t> claimed_bytes();
   Result<std::uint64_t> capacity_bytes();
 
  private:
@@ -98,6 +102,7 @@ class Account {
   bool drop_unused(const std::string& entry);
   /// What may still be taken, beside the claim `own`.
   Result<Look> look(const std::string& own);
+  Status no_room(std::uint64_t bytes, const Limit& least) const;
 
   Folder& folder_;
   std::optional<std::uint64_t> capacity_;

@@ -318,8 +318,11 @@ Result<TierUsage> MemoryTier::usage(const std::function<void(const ObjectStat&)>
   SY_ASSIGN_OR_RETURN(TierUsage usage, DirectoryTier::usage(each));
   SY_ASSIGN_OR_RETURN(usage.capacity_bytes, account_.capacity_bytes());
   SY_ASSIGN_OR_RETURN(usage.free_bytes, account_.available_bytes());
+  SY_ASSIGN_OR_RETURN(usage.claimed_bytes, account_.claimed_bytes());
   return usage;
 }
+
+Status MemoryTier::check_fits(std::uint64_t bytes) { return account_.check_fits(charged_bytes(bytes)); }
 
 Result<std::uint64_t> MemoryTier::available_bytes() { return account_.available_bytes(); }
 

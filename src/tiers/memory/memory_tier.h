@@ -34,6 +34,7 @@ class MemoryTier final : public directory::DirectoryTier {
   Result<std::unique_ptr<GroupLock>> try_lock_group(const std::string& group, bool exclusive) override;
   Result<TierUsage> usage(const std::function<void(const ObjectStat&)>& each) override;
   Result<std::uint64_t> available_bytes() override;
+  Status check_fits(std::uint64_t bytes) override;
 
   Status map(const ObjectName& name, std::uint64_t bytes, const AddressRange& range, std::size_t offset) override;
 

@@ -9,10 +9,14 @@
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <filesystem>
 #include <nlohmann/json.hpp>
+#include <system_error>
 #include <utility>
 
 #include "hash/sha256.h"
@@ -27,6 +31,7 @@ using memory::Instance;
 constexpr std::string_view kFormat = "steelyard-memory-tier";
 constexpr std::uint64_t kLayoutVersion = 1;
 constexpr std::size_t kInstanceFileBytesMax = 4096;
+constexpr std::string_view kFolderPrefix = "steelyard-";
 constexpr std::string_view kNamePath = "name a tmpfs with hot.path (--hot-path, STEELYARD_HOT_PATH)";
 
 std::string instance_file_name(const std::string& boot_id) { return "instance-" + boot_id; }
@@ -119,6 +124,16 @@ Status check_owner(const MemoryOptions& options, int parent, int root, const std
       "remove it, or use a folder that only trusted users may write to with hot.path (--hot-path)"};
 }
 
+Result<UniqueFd> open_tmpfs(const std::string& path) {
+  if (path.empty()) return Status(Code::kInvalidArgument, "hot.path is empty", std::string(kNamePath));
+  UniqueFd folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!folder.valid()) return errno_status(errno, "open hot.path", path).with_hint(std::string(kNamePath));
+  struct statfs filesystem {};
+  if (::fstatfs(folder.get(), &filesystem) != 0) return errno_status(errno, "statfs", path);
+  if (filesystem.f_type == TMPFS_MAGIC) return folder;
+  return Status(Code::kInvalidArgument, "hot.path " + path + " is no tmpfs", std::string(kNamePath));
+}
+
 }  // namespace
 
 std::string new_instance_id(Runtime& runtime) {
@@ -131,9 +146,36 @@ InstanceView view_of_instance(std::string_view recorded, std::string_view mounte
   return this_boot ? InstanceView::kUnknown : InstanceView::kGone;
 }
 
+std::uint64_t MemoryPlace::available_bytes() const {
+  std::uint64_t least = std::min(capacity_bytes, free_bytes);
+  for (const MemoryLimit& limit : limits) least = std::min(least, limit.free());
+  return least;
+}
+
+Result<MemoryPlace> look_at_memory_place(const MemoryOptions& options) {
+  const std::string path = without_trailing_slashes(options.path);
+  SY_ASSIGN_OR_RETURN(const UniqueFd folder, open_tmpfs(path));
+  struct statvfs filesystem {};
+  if (::fstatvfs(folder.get(), &filesystem) != 0) return errno_status(errno, "statvfs", path);
+  MemoryPlace place;
+  place.filesystem_bytes = std::uint64_t{filesystem.f_blocks} * filesystem.f_frsize;
+  place.free_bytes = std::uint64_t{filesystem.f_bavail} * filesystem.f_frsize;
+  place.capacity_bytes = std::min(options.capacity.value_or(place.filesystem_bytes / 2), place.filesystem_bytes);
+  place.limits = options.memory_limits();
+  std::erase_if(place.limits, [](const MemoryLimit& limit) { return limit.bytes == 0; });
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(path, error)) {
+    std::string name = entry.path().filename().native();
+    const bool is_instance = name.starts_with(kFolderPrefix) &&
+                             directory::is_lower_hex(std::string_view(name).substr(kFolderPrefix.size()), 32);
+    if (is_instance && name != std::string(kFolderPrefix) + options.store_id) place.others.push_back(std::move(name));
+  }
+  std::ranges::sort(place.others);
+  return place;
+}
+
 Result<std::unique_ptr<Tier>> open_memory(Runtime& runtime, const MemoryOptions& options) {
   const std::string parent_path = without_trailing_slashes(options.path);
-  if (parent_path.empty()) return Status(Code::kInvalidArgument, "hot.path is empty", std::string(kNamePath));
   if (!directory::is_lower_hex(options.store_id, 32)) {
     return Status(Code::kInvalidArgument, "a store id is 32 lower-case hex digits, not \"" + options.store_id + "\"");
   }
@@ -144,14 +186,8 @@ Result<std::unique_ptr<Tier>> open_memory(Runtime& runtime, const MemoryOptions&
                   "the hot tier can be told from another",
                   "mount /proc");
   }
-  const UniqueFd parent(::open(parent_path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!parent.valid()) return errno_status(errno, "open hot.path", parent_path).with_hint(std::string(kNamePath));
-  struct statfs filesystem {};
-  if (::fstatfs(parent.get(), &filesystem) != 0) return errno_status(errno, "statfs", parent_path);
-  if (filesystem.f_type != TMPFS_MAGIC) {
-    return Status(Code::kInvalidArgument, "hot.path " + parent_path + " is no tmpfs", std::string(kNamePath));
-  }
-  const std::string name = "steelyard-" + options.store_id;
+  SY_ASSIGN_OR_RETURN(const UniqueFd parent, open_tmpfs(parent_path));
+  const std::string name = std::string(kFolderPrefix) + options.store_id;
   const std::string path = parent_path + (parent_path == "/" ? "" : "/") + name;
   const bool create = options.create && !options.read_only;
   if (create) {

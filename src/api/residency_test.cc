@@ -1,0 +1,196 @@
+// Memory, operations, policies and watching through the public headers.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "api/test_store.h"
+#include "steelyard/store.h"
+#include "tiers/memory/test_instance.h"
+
+namespace steelyard {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+class ApiMemoryTest : public ApiStoreTest {
+ protected:
+  void SetUp() override {
+    if (!memory_.made()) GTEST_SKIP() << "/dev/shm cannot be used here";
+    options_.hot_path = memory_.path();
+    options_.hot_capacity = 64 * kMiB;
+  }
+
+  tiers::TestTmpfs memory_;
+};
+
+TEST_F(ApiMemoryTest, ARevisionComesIntoMemoryAndLeavesIt) {
+  const Store store = open();
+  const Revision cold = imported(store);
+  EXPECT_EQ(cold.residency, Residency::kCold);
+  EXPECT_EQ(cold.policy, Policy{});
+  std::vector<std::string> phases;
+  Hooks hooks;
+  hooks.progress = [&](const Progress& progress) { phases.emplace_back(progress.phase); };
+  const auto hot = store.rehydrate(ref_, {}, hooks);
+  ASSERT_TRUE(hot.ok()) << hot.status().to_string();
+  EXPECT_EQ(hot->revision.residency, Residency::kHot);
+  EXPECT_EQ(hot->moved_objects, cold.payload_objects);
+  ASSERT_TRUE(hot->operation.has_value());
+  EXPECT_EQ(hot->operation->state, OperationState::kDone);
+  EXPECT_EQ(name_of(hot->operation->kind), "REHYDRATING");
+  EXPECT_EQ(hot->operation->processed_bytes, hot->operation->total_bytes);
+  ASSERT_FALSE(phases.empty());
+  EXPECT_EQ(phases.back(), "rehydrate");
+  EXPECT_FALSE(store.rehydrate(ref_)->operation.has_value()) << "there is nothing to move";
+  EXPECT_EQ(store.operation(hot->operation->operation_id)->state, OperationState::kDone);
+  EXPECT_EQ(store.cancel_operation(hot->operation->operation_id)->state, OperationState::kDone) << "it has ended";
+  EXPECT_EQ(store.operation(std::string(32, '0')).code(), Code::kNotFound);
+
+  {
+    const auto opened = store.open_revision(ref_);
+    ASSERT_TRUE(opened.ok()) << opened.status().to_string();
+    EXPECT_EQ(read_all(*opened->open_file("old.bin")), read(at("src/old.bin")));
+    EXPECT_EQ(store.evict(ref_).code(), Code::kBusy) << "it is leased";
+  }
+  ResidencyOptions some;
+  some.ratio_millionths = 500'000;
+  const auto mixed = store.evict(ref_, some);
+  ASSERT_TRUE(mixed.ok()) << mixed.status().to_string();
+  EXPECT_EQ(mixed->revision.residency, Residency::kMixed);
+  ASSERT_TRUE(mixed->revision.hot_millionths.has_value());
+  EXPECT_NEAR(*mixed->revision.hot_millionths, 500'000, 100'000);
+  const auto gone = store.evict(ref_);
+  ASSERT_TRUE(gone.ok()) << gone.status().to_string();
+  EXPECT_EQ(gone->revision.residency, Residency::kCold);
+  EXPECT_EQ(gone->revision.hot_millionths, std::nullopt);
+  some.ratio_millionths = 0;
+  EXPECT_EQ(store.rehydrate(ref_, some).code(), Code::kInvalidArgument);
+  some.ratio_millionths = 1'000'000;
+  EXPECT_EQ(store.evict(ref_, some).code(), Code::kInvalidArgument);
+}
+
+TEST_F(ApiMemoryTest, AnOperationThatIsOnlyStartedMayBeCancelledOrGoneOnWith) {
+  const Store store = open();
+  imported(store);
+  ResidencyOptions only_start;
+  only_start.wait = false;
+  const auto started = store.rehydrate(ref_, only_start);
+  ASSERT_TRUE(started.ok()) << started.status().to_string();
+  const auto found = store.find(ref_);
+  ASSERT_TRUE(found->operation.has_value());
+  EXPECT_EQ(found->operation->state, OperationState::kRunning);
+  EXPECT_EQ(found->operation->target, Residency::kHot);
+  EXPECT_EQ(store.cancel_operation(found->operation->operation_id)->state, OperationState::kCancelled);
+  EXPECT_FALSE(store.find(ref_)->operation.has_value());
+  ASSERT_TRUE(store.rehydrate(ref_, only_start).ok());
+  EXPECT_TRUE(store.reconcile()->failed.empty());
+  EXPECT_EQ(store.find(ref_)->residency, Residency::kHot);
+}
+
+TEST_F(ApiStoreTest, MemoryOptionsAreChecked) {
+  options_.hot_capacity = 1;
+  EXPECT_THAT(Store::open(options_, OpenMode::kCreate).status().message(), HasSubstr("hot_capacity is 1"));
+  options_.hot_capacity.reset();
+  options_.hot_path.clear();
+  EXPECT_EQ(Store::open(options_, OpenMode::kCreate).code(), Code::kInvalidArgument);
+}
+
+TEST_F(ApiStoreTest, APolicyIsRecordedAndChanged) {
+  const Store store = open();
+  make_source();
+  ImportRequest wanted = request();
+  wanted.policy = {Residency::kMixed, 250'000, PolicyMode::kAuto};
+  const auto report = store.import(wanted);
+  ASSERT_TRUE(report.ok()) << report.status().to_string();
+  EXPECT_EQ(report->revision.policy, wanted.policy);
+  PolicyChange change;
+  change.mode = PolicyMode::kPinned;
+  change.expected_generation = report->revision.metadata_generation;
+  const auto pinned = store.update_policy(ref_, change);
+  ASSERT_TRUE(pinned.ok()) << pinned.status().to_string();
+  EXPECT_EQ(pinned->policy, (Policy{Residency::kMixed, 250'000, PolicyMode::kPinned}));
+  EXPECT_EQ(store.update_policy(ref_, change)->metadata_generation, pinned->metadata_generation) << "a retry";
+  EXPECT_EQ(store.rehydrate(ref_).code(), Code::kPolicyUnsatisfiable);
+  change.mode = PolicyMode::kManual;
+  EXPECT_EQ(store.update_policy(ref_, change).code(), Code::kStaleGeneration);
+  change = {};
+  change.prefer = Residency::kHot;
+  EXPECT_EQ(store.update_policy(ref_, change)->policy, (Policy{Residency::kHot, {}, PolicyMode::kPinned}));
+  change.ratio_millionths = 1;
+  EXPECT_EQ(store.update_policy(ref_, change).code(), Code::kInvalidArgument);
+  EXPECT_EQ(name_of(store.find(ref_)->policy.mode), "pinned");
+  EXPECT_EQ(store.find({"n", {}, {}}).code(), Code::kNotFound);
+  const Store reader = open(OpenMode::kRead);
+  EXPECT_EQ(reader.update_policy(ref_, {}).code(), Code::kUnauthorized);
+  EXPECT_EQ(reader.rehydrate(ref_).code(), Code::kUnauthorized);
+  EXPECT_EQ(reader.evict(ref_).code(), Code::kUnauthorized);
+  EXPECT_EQ(reader.cancel_operation("x").code(), Code::kUnauthorized);
+}
+
+TEST_F(ApiStoreTest, AWatchGivesEveryChangeThatAnotherStoreMakes) {
+  const Store store = open();
+  const Store watcher = open(OpenMode::kRead);
+  WatchQuery query;
+  query.resource_id = "m";
+  query.revision = "main";
+  query.weight_generation = 1;
+  auto batch = watcher.watch(query);
+  ASSERT_TRUE(batch.ok()) << batch.status().to_string();
+  EXPECT_TRUE(batch->resnapshot);
+  EXPECT_THAT(batch->changes, IsEmpty());
+
+  std::thread other([&] {
+    imported(store);
+    EXPECT_TRUE(store.delete_revision(ref_).ok());
+  });
+  std::vector<Availability> seen;
+  std::uint64_t generation = 0;
+  query.wait_ms = 60'000;
+  while (seen.empty() || seen.back() != Availability::kDeleted) {
+    query.after = batch->next;
+    batch = watcher.watch(query);
+    ASSERT_TRUE(batch.ok()) << batch.status().to_string();
+    ASSERT_THAT(batch->changes, Not(IsEmpty())) << "a minute is over";
+    for (const RevisionChange& change : batch->changes) {
+      EXPECT_EQ(change.revision.metadata_generation, ++generation) << "none is missed";
+      EXPECT_LE(change.sequence, batch->next);
+      seen.push_back(change.revision.availability);
+    }
+  }
+  other.join();
+  EXPECT_THAT(seen, ElementsAre(Availability::kImporting, Availability::kReady, Availability::kDeleting,
+                                Availability::kDeleted));
+
+  query.wait_ms = 0;
+  query.after = batch->next;
+  EXPECT_THAT(watcher.watch(query)->changes, IsEmpty());
+  query = {};
+  EXPECT_EQ(watcher.watch(query)->changes.size(), 1U) << "the namespace";
+  query.resource_id = "other";
+  EXPECT_THAT(watcher.watch(query)->changes, IsEmpty());
+  query.weight_generation = 1;
+  EXPECT_EQ(watcher.watch(query).code(), Code::kInvalidArgument);
+  query = {};
+  query.revision = "main";
+  EXPECT_EQ(watcher.watch(query).code(), Code::kInvalidArgument);
+}
+
+TEST_F(ApiStoreTest, AWatchMayBeCancelled) {
+  const Store store = open();
+  WatchQuery query;
+  query.after = store.watch(query)->next;
+  query.wait_ms = INT64_MAX;
+  Cancellation cancel;
+  std::thread other([&] { cancel.cancel(); });
+  const auto stopped = store.watch(query, &cancel);
+  other.join();
+  EXPECT_EQ(stopped.code(), Code::kUnavailable);
+  EXPECT_THAT(stopped.status().message(), HasSubstr("was interrupted"));
+}
+
+}  // namespace
+}  // namespace steelyard

@@ -1,0 +1,194 @@
+// Eviction where a test holds the parts of the store in its hands.
+#include "store/evict.h"
+
+#include <gtest/gtest.h>
+
+#include "store/test_hot_store.h"
+
+namespace steelyard::store {
+namespace {
+
+using metadata::OperationKind;
+using metadata::OperationState;
+
+class EvictTest : public HotStoreTest {
+ protected:
+  void SetUp() override {
+    HotStoreTest::SetUp();
+    if (IsSkipped()) return;
+    ASSERT_TRUE(rehydrate().ok());
+  }
+  metadata::Lease lease(std::int64_t ttl_ms = 60'000) {
+    metadata::AcquireLease command;
+    command.identity = identity_;
+    command.holder = "reader";
+    command.nonce = runtime_.random_hex(16);
+    command.ttl_ms = ttl_ms;
+    command.process = runtime_.self();
+    return catalog_->acquire_lease(command).value().lease.value();
+  }
+  void release(const metadata::Lease& lease) {
+    ASSERT_TRUE(catalog_->release_lease({.lease_id = lease.lease_id}).ok());
+  }
+  std::uint64_t replicas() {
+    const auto tier = hot_->find().value();
+    std::uint64_t count = 0;
+    const auto listing = tier->list_group(attempt_of(record()).group);
+    for (const tiers::AttemptName& made : listing->by_operation) count += tier->list_attempt(made)->size();
+    return count;
+  }
+};
+
+TEST_F(EvictTest, EverythingLeavesAndTheColdTierServes) {
+  const auto done = evict();
+  ASSERT_TRUE(done.ok()) << done.status().to_string();
+  EXPECT_EQ(done->record.residency, Residency::kCold);
+  EXPECT_TRUE(done->record.hot_instance.empty());
+  ASSERT_TRUE(done->operation);
+  EXPECT_EQ(done->operation->kind, OperationKind::kEvicting);
+  EXPECT_EQ(done->operation->state, OperationState::kDone);
+  EXPECT_EQ(done->operation->processed_members, kObjects);
+  EXPECT_EQ(done->operation->processed_bytes, kObjects * kMiB);
+  EXPECT_EQ(done->moved_objects, kObjects);
+  EXPECT_EQ(done->read_bytes, kObjects * kMiB) << "each cold byte is read back once";
+  EXPECT_EQ(hot_bytes(), 0U);
+  EXPECT_TRUE(cat() == data_);
+
+  const auto again = evict();
+  ASSERT_TRUE(again.ok()) << again.status().to_string();
+  EXPECT_FALSE(again->operation);
+  EXPECT_EQ(again->record.metadata_generation, done->record.metadata_generation);
+}
+
+TEST_F(EvictTest, ALiveLeaseRefusesIt) {
+  const auto before = record();
+  const metadata::Lease held = lease();
+  const auto refused = evict();
+  EXPECT_EQ(refused.code(), Code::kBusy) << refused.status().to_string();
+  EXPECT_NE(refused.status().message().find("reader"), std::string::npos);
+  EXPECT_EQ(record(), before) << "nothing changed";
+  EXPECT_EQ(replicas(), kObjects);
+  release(held);
+  EXPECT_TRUE(evict().ok());
+}
+
+TEST_F(EvictTest, ALeaseThatComesMeanwhilePausesTheRemovals) {
+  std::optional<metadata::Lease> held;
+  int paused = 0;
+  runtime_.skip_sleeps();
+  runtime_.on("evict.after_read_back", [&] {
+    if (!held) held = lease();
+  });
+  runtime_.on("evict.paused", [&] {
+    EXPECT_EQ(replicas(), kObjects) << "nothing goes while a lease lives";
+    EXPECT_EQ(record().residency, Residency::kHot);
+    if (++paused == 3) release(*held);
+  });
+  const auto done = evict();
+  ASSERT_TRUE(done.ok()) << done.status().to_string();
+  EXPECT_EQ(paused, 3);
+  EXPECT_EQ(done->record.residency, Residency::kCold);
+}
+
+TEST_F(EvictTest, AReconcileDoesNotWaitForLeases) {
+  request_.wait = false;
+  const auto started = evict();
+  ASSERT_TRUE(started.ok()) << started.status().to_string();
+  const metadata::Lease held = lease();
+  const ReconcileReport report = reconcile();
+  ASSERT_EQ(report.waiting.size(), 1U);
+  EXPECT_EQ(report.waiting.front().why.code(), Code::kBusy);
+  EXPECT_TRUE(report.failed.empty());
+  EXPECT_EQ(replicas(), kObjects);
+  const auto operation = catalog_->query_operation(started->operation->operation_id);
+  EXPECT_EQ(operation->operation.state, OperationState::kRunning);
+  EXPECT_NE(operation->operation.message.find("paused"), std::string::npos) << operation->operation.message;
+  release(held);
+  EXPECT_FALSE(reconcile().changes.empty());
+  EXPECT_EQ(record().residency, Residency::kCold);
+}
+
+TEST_F(EvictTest, ABadColdObjectKeepsItsHotReplica) {
+  damage_cold(2);
+  const auto refused = evict();
+  EXPECT_EQ(refused.code(), Code::kCorrupt) << refused.status().to_string();
+  EXPECT_NE(refused.status().message().find("00000002"), std::string::npos) << refused.status().message();
+  EXPECT_EQ(record().finished_operations.back().state, OperationState::kFailed);
+  EXPECT_EQ(replicas(), kObjects);
+}
+
+TEST_F(EvictTest, ARunnerThatTakesOverRemovesWhatIsLeft) {
+  // The first runner ends in the middle of the removals that it was permitted: one of three is done.
+  request_.ratio_millionths = 250'000;
+  runtime_.on("evict.after_permission", [&] { runtime_.arm("tier.remove", EIO, 0, 2); });
+  const auto broken = evict();
+  ASSERT_FALSE(broken.ok());
+  const std::uint64_t left = replicas();
+  EXPECT_LT(left, kObjects);
+  EXPECT_GT(left, 1U);
+  EXPECT_EQ(record().residency, Residency::kMixed) << "the record says no more than there is at every moment";
+  EXPECT_LE(record().hot_members, left);
+  ASSERT_TRUE(record().operation);
+  runtime_.disarm();
+  runtime_.on("evict.after_permission", [] {});
+
+  const auto done = evict();
+  ASSERT_TRUE(done.ok()) << done.status().to_string();
+  EXPECT_EQ(done->operation->processed_members, 3U);
+  EXPECT_EQ(done->record.residency, Residency::kMixed);
+  EXPECT_EQ(replicas(), 1U);
+  EXPECT_EQ(record().hot_members, 1U);
+  EXPECT_EQ(record().hot_millionths, 250'000U);
+}
+
+TEST_F(EvictTest, WhileOthersRemoveReplicasNobodyCountsThem) {
+  const auto tier = hot_->find().value();
+  const auto lock = tier->try_lock_group(attempt_of(record()).group, true);
+  ASSERT_TRUE(lock.ok() && *lock != nullptr);
+  const auto before = record();
+  runtime_.skip_sleeps();
+  fs::remove(cold_object(1));  // so that there is something to publish
+  reconcile();
+  EXPECT_EQ(record().hot_members, before.hot_members);
+  const auto refused = rehydrate();
+  EXPECT_EQ(refused.code(), Code::kBusy) << refused.status().to_string();
+}
+
+TEST_F(EvictTest, ARatioIsReachedFromBothSides) {
+  request_.ratio_millionths = 500'000;
+  auto done = evict();
+  ASSERT_TRUE(done.ok()) << done.status().to_string();
+  EXPECT_EQ(done->record.residency, Residency::kMixed);
+  EXPECT_EQ(done->record.hot_millionths, 500'000U);
+  EXPECT_EQ(replicas(), 2U);
+  EXPECT_TRUE(cat() == data_);
+  request_.ratio_millionths = 750'000;
+  done = evict();
+  ASSERT_TRUE(done.ok()) << done.status().to_string();
+  EXPECT_EQ(done->record.hot_millionths, 750'000U);
+  request_.ratio_millionths = 250'000;
+  done = rehydrate();
+  ASSERT_TRUE(done.ok()) << done.status().to_string();
+  EXPECT_EQ(done->record.hot_millionths, 250'000U);
+  EXPECT_EQ(replicas(), 1U);
+  request_.ratio_millionths.reset();
+  ASSERT_TRUE(evict().ok());
+  request_.ratio_millionths = 250'000;
+  done = evict();
+  ASSERT_TRUE(done.ok());
+  EXPECT_FALSE(done->operation) << "what is COLD needs none";
+}
+
+TEST_F(EvictTest, AnotherOperationIsInTheWay) {
+  request_.wait = false;
+  ASSERT_TRUE(evict().ok());
+  request_.wait = true;
+  const auto refused = rehydrate();
+  EXPECT_EQ(refused.code(), Code::kBusy) << refused.status().to_string();
+  EXPECT_NE(refused.status().hint().find("operation cancel"), std::string::npos);
+  request_.ratio_millionths = 500'000;
+  EXPECT_EQ(evict().code(), Code::kBusy) << "to another target";
+}
+
+}  // namespace
+}  // namespace steelyard::store

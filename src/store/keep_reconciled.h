@@ -1,0 +1,23 @@
+// Keeping a store reconciled: a pass over it, then whatever comes, until it is cancelled.
+//
+//   a change of a record, or the end of a lease     that revision is looked at at once; the log wakes it
+//   expired leases, writers and runners             every 10 seconds, by the rows that they have
+//   what changes without the log (a lost object,    a pass every 5 minutes, and never more than a twentieth of the
+//   time; memory that went away)                          also where the log was trimmed meanwhile
+//
+// What could not be done is tried again after 10 seconds, then after twice as long each time, up to a pass. What a look
+// changes itself is no reason for another one.
+#pragma once
+
+#include <functional>
+
+#include "store/context.h"
+
+namespace steelyard::store {
+
+/// Ends with cancelled(), an error of `tell`, or one that waiting does not mend; others are warnings. `tell` gets the
+/// first pass whatever it found, later only changes, and what waits or failed when that is news.
+Status run_keep_reconciled(Context& context, const std::optional<Selector>& selector, Observer& observer,
+                           const std::function<Status(const ReconcileReport&)>& tell, const CancelFlag& cancel);
+
+}  // namespace steelyard::store

@@ -1,0 +1,171 @@
+// Policies and room that is made, where a test holds the parts of the store in its hands.
+#include "store/policies.h"
+
+#include <gtest/gtest.h>
+
+#include "store/make_room.h"
+#include "store/test_hot_store.h"
+
+namespace steelyard::store {
+namespace {
+
+using metadata::PolicyMode;
+
+class PoliciesTest : public HotStoreTest {
+ protected:
+  /// Another revision, with bytes of its own.
+  metadata::Identity import_other(const std::string& resource, char fill) {
+    fs::create_directories(root_.path() + "/" + resource);
+    std::ofstream(root_.path() + "/" + resource + "/w.bin", std::ios::binary)
+        << std::string(kObjects * kMiB, fill) + resource;
+    ImportRequest request;
+    request.source = root_.path() + "/" + resource;
+    request.target.ref = {resource, "main", std::nullopt};
+    request.chunk_bytes = 4 * kMiB;
+    const auto source = open_source(request.source, false).value();
+    return run_import(*context_, request, *source, silent_, cancel_).value().record.identity;
+  }
+  metadata::RevisionRecord record_of(const metadata::Identity& identity) {
+    return catalog_->get_weight_revision(identity).value();
+  }
+  Result<ResidencyResult> rehydrate(const metadata::Identity& identity, bool room = false) {
+    ResidencyRequest request;
+    request.target = {identity.lineage.tenant_id,
+                      identity.lineage.namespace_id,
+                      {identity.lineage.resource_id, identity.lineage.revision, identity.weight_generation}};
+    request.make_room = room;
+    return run_rehydrate(*context_, request, silent_, cancel_);
+  }
+  void set_policy(const metadata::Identity& identity, PolicyMode mode, Residency prefer) {
+    metadata::UpdateWeightPolicy command;
+    command.identity = identity;
+    command.expected_metadata_generation = record_of(identity).metadata_generation;
+    command.policy.mode = mode;
+    command.policy.prefer = prefer;
+    ASSERT_TRUE(catalog_->update_weight_policy(command).ok());
+  }
+  metadata::Lease lease(const metadata::Identity& identity) {
+    metadata::AcquireLease command;
+    command.identity = identity;
+    command.holder = "reader";
+    command.nonce = runtime_.random_hex(16);
+    command.ttl_ms = 60'000;
+    command.process = runtime_.self();
+    return catalog_->acquire_lease(command).value().lease.value();
+  }
+  void release(const metadata::Lease& lease) {
+    ASSERT_TRUE(catalog_->release_lease({.lease_id = lease.lease_id}).ok());
+  }
+  /// A memory tier with room for so many bytes.
+  void shrink(std::uint64_t capacity) {
+    tiers::MemoryOptions memory;
+    memory.path = memory_.path();
+    memory.store_id = parts_.store_id;
+    memory.capacity = capacity;
+    hot_.emplace([this, memory](bool create) mutable {
+      memory.create = create;
+      return tiers::open_memory(runtime_, memory);
+    });
+  }
+};
+
+TEST_F(PoliciesTest, RoomIsMadeByEvictingWhatWasUsedLongestAgo) {
+  shrink(10 * kMiB);
+  const auto b = import_other("b", 'b');
+  const auto c = import_other("c", 'c');
+  ASSERT_TRUE(rehydrate(identity_).ok());
+  ASSERT_TRUE(rehydrate(b).ok());
+  release(lease(identity_));  // used after b
+  const auto refused = rehydrate(c);
+  EXPECT_EQ(refused.code(), Code::kNoSpace) << refused.status().to_string();
+  const auto done = rehydrate(c, true);
+  ASSERT_TRUE(done.ok()) << done.status().to_string();
+  EXPECT_EQ(done->evicted, std::vector<std::string>{"b@main#1"});
+  EXPECT_EQ(record_of(b).residency, Residency::kCold);
+  EXPECT_EQ(record_of(b).finished_operations.back().kind, metadata::OperationKind::kEvicting);
+  EXPECT_EQ(record_of(identity_).residency, Residency::kHot);
+  EXPECT_EQ(record_of(c).residency, Residency::kHot);
+}
+
+TEST_F(PoliciesTest, WhatIsReadIsNotEvicted) {
+  shrink(10 * kMiB);
+  const auto b = import_other("b", 'b');
+  const auto c = import_other("c", 'c');
+  ASSERT_TRUE(rehydrate(identity_).ok());
+  ASSERT_TRUE(rehydrate(b).ok());
+  const auto first = lease(identity_);
+  const auto second = lease(b);
+  const auto refused = rehydrate(c, true);
+  EXPECT_EQ(refused.code(), Code::kBusy) << refused.status().to_string();
+  EXPECT_NE(refused.status().hint().find("lease"), std::string::npos);
+  EXPECT_EQ(record_of(identity_).residency, Residency::kHot);
+  EXPECT_EQ(record_of(b).residency, Residency::kHot);
+  EXPECT_FALSE(record_of(c).operation);
+  release(first);
+  EXPECT_TRUE(rehydrate(c, true).ok());
+  release(second);
+}
+
+TEST_F(PoliciesTest, RoomThatCannotBeMadeIsSaidAndNothingGoes) {
+  shrink(6 * kMiB);
+  ASSERT_TRUE(rehydrate(identity_).ok());
+  std::vector<std::string> evicted;
+  const auto c = import_other("c", 'c');
+  const Status refused = make_room(*context_, c, 5 * kMiB, silent_, cancel_, evicted);
+  EXPECT_EQ(refused.code(), Code::kNoSpace) << refused.to_string();
+  EXPECT_NE(refused.message().find("4MiB"), std::string::npos) << refused.message();
+  EXPECT_TRUE(evicted.empty());
+  EXPECT_EQ(record_of(identity_).residency, Residency::kHot);
+}
+
+TEST_F(PoliciesTest, AReconcileCarriesOutWhatIsPinned) {
+  set_policy(identity_, PolicyMode::kPinned, Residency::kHot);
+  EXPECT_EQ(record().residency, Residency::kCold) << "a policy is a promise for later";
+  ReconcileReport report = reconcile();
+  EXPECT_EQ(report.changes.size(), 1U);
+  EXPECT_EQ(record().residency, Residency::kHot);
+  EXPECT_TRUE(reconcile().changes.empty());
+  const auto refused = evict();
+  EXPECT_EQ(refused.code(), Code::kPolicyUnsatisfiable) << refused.status().to_string();
+  set_policy(identity_, PolicyMode::kPinned, Residency::kCold);
+  const auto held = lease(identity_);
+  EXPECT_TRUE(reconcile().changes.empty()) << "not while somebody reads it";
+  release(held);
+  report = reconcile();
+  EXPECT_EQ(report.changes.size(), 1U);
+  EXPECT_EQ(record().residency, Residency::kCold);
+}
+
+TEST_F(PoliciesTest, AutoPromotesWhatIsReadAndDemotesUnderPressure) {
+  options_.policy_cooldown_ms = 0;
+  shrink(10 * kMiB);
+  const auto b = import_other("b", 'b');
+  const auto c = import_other("c", 'c');
+  for (const auto& one : {identity_, b, c}) set_policy(one, PolicyMode::kAuto, Residency::kHot);
+  EXPECT_TRUE(reconcile().changes.empty()) << "nobody reads them";
+  std::vector<std::string> moves;
+  const auto note = [&](const metadata::Move& move, const Status& status) {
+    moves.push_back(move.identity.lineage.resource_id + " " + std::string(name_of(move.target)) +
+                    (status.ok() ? "" : status.to_string()));
+  };
+  for (const auto& one : {identity_, b, c}) {
+    const auto held = lease(one);
+    ASSERT_TRUE(follow_policies(*context_, one, silent_, cancel_, note).ok());
+    release(held);
+  }
+  EXPECT_EQ(moves, (std::vector<std::string>{"m HOT", "b HOT", "m COLD", "c HOT"}));
+}
+
+TEST_F(PoliciesTest, ACooldownKeepsARevisionWhereItCameTo) {
+  set_policy(identity_, PolicyMode::kAuto, Residency::kHot);
+  const auto held = lease(identity_);
+  EXPECT_EQ(reconcile().changes.size(), 1U);
+  release(held);
+  ASSERT_TRUE(evict().ok()) << "AUTO does not refuse who asks for it";
+  const auto again = lease(identity_);
+  EXPECT_TRUE(reconcile().changes.empty()) << "it was moved less than five minutes ago";
+  release(again);
+}
+
+}  // namespace
+}  // namespace steelyard::store

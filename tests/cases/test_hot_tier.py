@@ -1,0 +1,265 @@
+"""Memory: seen before it is taken, read once however many ask, used by whoever comes next, mended from the other tier."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from cases import support
+from cases.support import MIB
+from crash import harness
+from lib.checkpoints import tree_digests
+from lib.damage import flip, large, objects_of, state
+
+
+@pytest.fixture
+def memory():
+    """A folder in memory."""
+    if not os.access("/dev/shm", os.W_OK):
+        pytest.skip("/dev/shm cannot be written")
+    folder = Path(tempfile.mkdtemp(prefix="steelyard-test-", dir="/dev/shm"))
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def hot(steelyard, memory):
+    """The same runner with a memory tier of its own."""
+    return steelyard.at(steelyard.store, STEELYARD_HOT_PATH=str(memory), STEELYARD_HOT_CAPACITY="256MiB")
+
+
+@pytest.fixture
+def source(tmp_path):
+    return harness.small_checkpoint(tmp_path / "source")
+
+
+def replicas_in(memory: Path) -> list[Path]:
+    """The payload files in memory, by number."""
+    return sorted(memory.glob("steelyard-*/groups/*/*/*/p/*"), key=lambda path: path.name)
+
+
+def spoil_cold(steelyard, ref: str) -> None:
+    """Whatever is read from the cold tier is found to be bad from now on."""
+    for path in objects_of(steelyard, ref):
+        flip(path, 0)
+
+
+# --- what is seen ---
+
+
+def test_what_lies_in_memory_is_shown(hot, source):
+    hot("import", source, "m")
+    assert hot.json("inspect", "m")["replicas"]["hot"] == {"objects": 0, "bytes": 0}
+    assert "hot" not in hot.json("usage")["tiers"]
+    assert "no instance there yet" in hot("doctor").stdout
+    hot("rehydrate", "m")
+    document = hot.json("inspect", "m")
+    revision = document["revision"]
+    assert document["replicas"]["hot"] == {"objects": revision["payload_count"], "bytes": revision["logical_bytes"]}
+    assert "\nhot " in hot("inspect", "m").stdout
+    tier = hot.json("usage")["tiers"]["hot"]
+    assert tier["capacity_bytes"] == 256 * MIB and tier["claimed_bytes"] == 0
+    assert 0 < tier["bytes"] <= revision["logical_bytes"] and tier["free_bytes"] <= tier["capacity_bytes"] - tier["bytes"]
+    assert hot.json("list")["revisions"][0]["residency"] == "HOT"
+    doctor = hot("doctor").stdout
+    assert "hot tier" in doctor and "capacity 256MiB" in doctor and "gone with the next boot" in doctor
+
+
+def test_memory_that_is_not_mounted_here(hot, source, tmp_path, memory):
+    hot("import", source, "m", "--residency", "hot")
+    other = hot.at(hot.store, STEELYARD_HOT_PATH=str(memory / "other"))
+    (memory / "other").mkdir()
+    document = other.json("inspect", "m")
+    assert document["revision"]["residency"] == "HOT" and document["replicas"]["hot"] == {"objects": 0, "bytes": 0}
+    assert "not mounted here" in other("inspect", "m").stdout
+    checks = [check for check in other.json("doctor")["checks"] if check["name"] == "hot tier"]
+    assert any(check["state"] == "warning" and "m@main#1" in check["found"] for check in checks)
+    other("materialize", "m", tmp_path / "out")
+    assert tree_digests(tmp_path / "out") == tree_digests(source)
+
+
+def test_a_place_that_is_no_memory(steelyard, source, tmp_path):
+    (tmp_path / "disk").mkdir()
+    if os.statvfs(tmp_path).f_fsid == os.statvfs("/dev/shm").f_fsid or in_memory(tmp_path):
+        pytest.skip("this test's folder is in memory")
+    here = steelyard.at(steelyard.store, STEELYARD_HOT_PATH=str(tmp_path / "disk"))
+    error = here.error("import", source, "m", "--residency", "hot", code=2)
+    assert "no tmpfs" in error["message"]
+    here("import", source, "m")
+    checks = [check for check in here.json("doctor")["checks"] if check["name"] == "hot tier"]
+    assert [check["state"] for check in checks] == ["warning"] and "no tmpfs" in checks[0]["found"]
+
+
+def in_memory(folder: Path) -> bool:
+    found = subprocess.run(["stat", "-f", "-c", "%T", folder], capture_output=True, text=True, check=True)
+    return found.stdout.strip() == "tmpfs"
+
+
+# --- room ---
+
+
+def test_a_memory_filesystem_of_64_mib(steelyard, tmp_path):
+    """Containers have 64 MiB of shared memory, and a load of more ended with a bus error."""
+    source = support.large_checkpoint(tmp_path / "source", 100)
+    folder = tmp_path / "shm"
+    with support.mounted(folder, 64 * MIB, "tmpfs") as missing:
+        if missing:
+            pytest.skip(missing)
+        here = steelyard.at(steelyard.store, STEELYARD_HOT_PATH=str(folder), STEELYARD_HOT_CAPACITY="1GiB")
+        before = here("import", source, "m").last
+        generation = here.json("inspect", "m")["revision"]["metadata_generation"]
+        error = here.error("rehydrate", "m", code=8)
+        assert "filesystem" in error["message"] and "--shm-size" in error["hint"]
+        document = here.json("inspect", before)
+        assert document["revision"]["metadata_generation"] == generation and document["operation"] is None
+        # The default, half of the filesystem, is named by its setting.
+        error = steelyard.at(steelyard.store, STEELYARD_HOT_PATH=str(folder)).error("rehydrate", "m", code=8)
+        assert "hot.capacity" in error["message"] and "half of the filesystem" in error["message"]
+        # An import that should end there is refused before it copies anything.
+        error = here.error("import", source, "n", "--residency", "hot", code=8)
+        assert "--shm-size" in error["hint"] and "--residency cold" in error["hint"]
+        here("inspect", "n", code=3)
+        preview = here.json("import", source, "n", "--residency", "hot", "--dry-run")
+        assert preview["residency"] == "hot"
+        assert preview["memory"]["needed_bytes"] == preview["logical_bytes"] > preview["memory"]["available_bytes"]
+        assert not replicas_in(folder)
+
+
+@pytest.mark.slow
+def test_a_limit_of_a_container(steelyard, tmp_path):
+    """The pages of a memory filesystem count against the container's memory, and the OOM killer came first."""
+    source = support.large_checkpoint(tmp_path / "source", 512)
+    here = steelyard.at(steelyard.store, STEELYARD_HOT_CAPACITY="100GiB")
+    with support.memory_group(256 * MIB) as group:
+        if isinstance(group, str):
+            pytest.skip(group)
+        error = here.error("import", source, "m", "--residency", "hot", code=8, wrapper=group.wrapper)
+        assert "memory limit of the cgroup" in error["hint"]
+        assert group.kills() == 0
+    here("gc", "--yes")
+
+
+def test_memory_that_is_taken_while_it_is_copied(hot, source):
+    """What cannot be known first: it is published, and the command says that it is not in memory."""
+    error = hot.error("import", source, "m", "--residency", "hot", code=8, env={"STEELYARD_FAULT": "ENOSPC@tier.claim_write"})
+    assert "m@main#1, which is published and in the cold tier" in error["message"]
+    assert "steelyard rehydrate m@main#1" in error["hint"]
+    assert hot.json("inspect", "m")["revision"]["residency"] == "COLD"
+    hot("rehydrate", "m")
+
+
+# --- who reads what ---
+
+
+def test_bringing_what_is_in_memory_reads_nothing(hot, source):
+    """Warming up read everything again on every node."""
+    hot("import", source, "m", "--residency", "hot")
+    spoil_cold(hot, "m")
+    document = hot.json("rehydrate", "m")
+    assert document["operation"] is None and document["revision"]["residency"] == "HOT"
+    assert hot("warm", "m").lines[0] == "every object is in memory already"
+
+
+def test_eight_at_once_bring_it_once(hot, source):
+    """The same bytes were streamed twice to a node that had them."""
+    hot("import", source, "m")
+    running = [hot.start("rehydrate", "m") for _ in range(8)]
+    said = [process.communicate()[0].decode() for process in running]
+    assert [process.returncode for process in running] == [0] * 8
+    objects = hot.json("inspect", "m")["revision"]["payload_count"]
+    brought = [line for text in said for line in text.splitlines() if line.startswith("brought")]
+    assert len(brought) == 1 and brought[0].startswith(f"brought {objects} objects")
+    assert hot.json("usage")["tiers"]["hot"]["claimed_bytes"] == 0
+
+
+def test_another_process_reads_what_the_node_has(hot, source, tmp_path):
+    """Every process fetched its own copy although the node had one."""
+    hot("import", source, "m", "--residency", "hot")
+    spoil_cold(hot, "m")
+    hot("materialize", "m", tmp_path / "out")
+    assert tree_digests(tmp_path / "out") == tree_digests(source)
+    assert state(hot, "m") == ("READY", "NONE")
+
+
+def test_a_name_that_moves_is_never_served_from_old_memory(hot, tmp_path):
+    """An adapter reloaded under the same name was served from the cache of the old one."""
+    first = harness.small_checkpoint(tmp_path / "first")
+    second = harness.small_checkpoint(tmp_path / "second", seed="second")
+    for folder in (first, second):
+        hot("import", folder, "adapter", "--residency", "hot")
+    for ref, folder in (("adapter", second), ("adapter@main#1", first), ("adapter@main#2", second)):
+        hot("materialize", ref, tmp_path / "out", "--force")
+        assert tree_digests(tmp_path / "out") == tree_digests(folder)
+
+
+def test_loading_faults_in_no_page(hot, tmp_path):
+    """A mapped checkpoint that was not in memory was faulted in page by page."""
+    source = support.large_checkpoint(tmp_path / "source", 64)
+    hot("import", source, "m")
+    process = hot.start("rehydrate", "m")
+    process.stdout.read()
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode == 0
+    # Pages of the program itself may come from the disk; those of 64 MiB would be 16384.
+    assert usage.ru_majflt < 1000
+
+
+# --- mending ---
+
+
+def test_a_block_that_either_tier_has(hot, tmp_path):
+    """Of one object the cold replica is bad in one block, and the one in memory in another."""
+    source = support.large_checkpoint(tmp_path / "source", 8, shards=1)
+    hot("import", source, "m", "--chunk-size", "4MiB", "--residency", "hot")
+    cold = max(objects_of(hot, "m"), key=lambda path: path.stat().st_size)
+    memory = Path(hot.extra_env["STEELYARD_HOT_PATH"])
+    (replica,) = [path for path in replicas_in(memory) if path.name == cold.name]
+    flip(cold, 12345)
+    flip(replica, 2 * MIB + 1)
+    hot("materialize", "m", tmp_path / "out")
+    assert tree_digests(tmp_path / "out") == tree_digests(source)
+    hot("repair", "m", code=0)
+    assert hot("verify", "m").last == "ok"
+    assert hot.json("inspect", "m")["revision"]["residency"] == "HOT"
+
+
+@pytest.mark.parametrize("verb", ["repair", "reconcile"])
+def test_bad_cold_bytes_come_back_from_memory(hot, source, verb):
+    hot(*harness.import_args(source, "m"), "--residency", "hot")
+    objects = large(objects_of(hot, "m"))
+    flip(objects[0])
+    objects[1].unlink()
+    document = hot.run("--json", "verify", "m")
+    assert document.code == 5
+    assert {problem["tier"] for problem in document.json()["problems"] if problem["object"]} == {"cold"}
+    assert "every byte of it can still be read" in document.error()["hint"]
+    assert state(hot, "m") == ("READY", "REPAIRING")
+    hot(verb, "m")
+    assert state(hot, "m") == ("READY", "NONE")
+    assert hot("verify", "m").last == "ok"
+
+
+def test_bad_bytes_in_memory_are_brought_again(hot, source, memory):
+    hot(*harness.import_args(source, "m"), "--residency", "hot")
+    flip([path for path in replicas_in(memory) if path.stat().st_size == MIB][0])
+    document = hot.run("--json", "verify", "m")
+    assert document.code == 5 and [problem["tier"] for problem in document.json()["problems"]] == ["hot"]
+    hot("reconcile")
+    assert hot("verify", "m").last == "ok" and state(hot, "m") == ("READY", "NONE")
+    assert hot.json("inspect", "m")["revision"]["residency"] == "HOT"
+
+
+def test_a_rehydration_whose_memory_went_away(hot, source, memory):
+    hot("import", source, "m")
+    operation = hot.json("rehydrate", "m", "--no-wait")["operation"]["operation_id"]
+    for folder in memory.glob("steelyard-*"):
+        shutil.rmtree(folder)
+    hot("rehydrate", "m")
+    assert hot.json("operation", "show", operation)["operation"]["state"] == "FAILED"
+    assert hot.json("inspect", "m")["revision"]["residency"] == "HOT"
