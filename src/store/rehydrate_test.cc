@@ -62,6 +62,26 @@ TEST_F(RehydrateTest, ADamagedColdObjectEndsItAndIsRecorded) {
   EXPECT_EQ(hot_bytes(), 0U);
 }
 
+TEST_F(RehydrateTest, OneWhoseMemoryIsGoneIsEndedAndBegunAnew) {
+  request_.wait = false;
+  ASSERT_TRUE(rehydrate().ok());
+  const std::string first = record().operation->operation_id;
+  fs::remove_all(memory_.path() + "/steelyard-" + parts_.store_id);
+  ASSERT_TRUE(hot_->make().ok());
+  const ReconcileReport report = reconcile();
+  EXPECT_EQ(report.waiting.size(), 1U) << "another container may have that memory";
+  ASSERT_TRUE(record().operation);
+  request_.wait = true;
+  const auto done = rehydrate();
+  ASSERT_TRUE(done.ok()) << done.status().to_string();
+  EXPECT_EQ(done->record.residency, Residency::kHot);
+  ASSERT_EQ(done->record.finished_operations.size(), 2U);
+  const metadata::Operation& ended = done->record.finished_operations.front();
+  EXPECT_EQ(ended.operation_id, first);
+  EXPECT_EQ(ended.state, metadata::OperationState::kFailed);
+  EXPECT_NE(ended.message.find("not mounted here"), std::string::npos) << ended.message;
+}
+
 TEST_F(RehydrateTest, WithoutItsManifestNoReplicaCounts) {
   ASSERT_TRUE(rehydrate().ok());
   const fs::path manifest = cold_object(0).parent_path().parent_path() / "manifest";
@@ -83,26 +103,6 @@ TEST_F(RehydrateTest, WhatIsTakenBackIsNotCountedByWhoTakesIt) {
   see_hot_without(*context_, record(), brought, seen);
   EXPECT_EQ(seen.hot_instance, record().hot_instance);
   EXPECT_EQ(seen.hot_members, 0U);
-}
-
-TEST_F(RehydrateTest, OneWhoseMemoryIsGoneIsEndedAndBegunAnew) {
-  request_.wait = false;
-  ASSERT_TRUE(rehydrate().ok());
-  const std::string first = record().operation->operation_id;
-  fs::remove_all(memory_.path() + "/steelyard-" + parts_.store_id);
-  ASSERT_TRUE(hot_->make().ok());
-  const ReconcileReport report = reconcile();
-  EXPECT_EQ(report.waiting.size(), 1U) << "another container may have that memory";
-  ASSERT_TRUE(record().operation);
-  request_.wait = true;
-  const auto done = rehydrate();
-  ASSERT_TRUE(done.ok()) << done.status().to_string();
-  EXPECT_EQ(done->record.residency, Residency::kHot);
-  ASSERT_EQ(done->record.finished_operations.size(), 2U);
-  const metadata::Operation& ended = done->record.finished_operations.front();
-  EXPECT_EQ(ended.operation_id, first);
-  EXPECT_EQ(ended.state, metadata::OperationState::kFailed);
-  EXPECT_NE(ended.message.find("not mounted here"), std::string::npos) << ended.message;
 }
 
 TEST_F(RehydrateTest, OneThatWasOnlyStartedIsCarriedOutByAReconcile) {

@@ -230,6 +230,14 @@ Result<ResidencyResult> ResidencyRun::carry_out() {
   return stop_.stopped() ? stop_.status(noun()) : status;
 }
 
+/// What was recorded while replicas might go, memory may have.
+void ResidencyRun::look_again_at_damage() {
+  const auto now = context_.catalog.get_weight_revision(record_.identity);
+  if (!now.ok() || now->damage.objects.empty()) return;
+  const ObjectFindings findings{.damaged = now->damage.objects, .whole = {}};
+  record_findings(context_, *now, findings, stop_).status().ignore("it is recorded as damaged");
+}
+
 /// What is taken back goes after the record has ceased to count it, and before anybody counts again.
 void ResidencyRun::fail(RunnerKeeper& keeper, const Status& why) {
   const bool takes_back = kind_ == metadata::OperationKind::kRehydrating && tier_ != nullptr;
@@ -244,10 +252,7 @@ void ResidencyRun::fail(RunnerKeeper& keeper, const Status& why) {
   }
   const bool lowers = locked && !seen.boot_id.empty();
   const auto ended = keeper.end(OperationState::kFailed, kept(why), std::move(seen));
-  if (!ended.ok()) {
-    keeper.set_message(kept(why));
-    return;
-  }
+  if (!ended.ok()) return keeper.set_message(kept(why));
   if (lowers) clear_up();
   lock = std::unique_ptr<tiers::GroupLock>();
   if (never_to_go_on_) {
@@ -256,14 +261,6 @@ void ResidencyRun::fail(RunnerKeeper& keeper, const Status& why) {
   } else if (why.code() == Code::kCorrupt) {
     look_again_at_damage();
   }
-}
-
-/// What was recorded while replicas might go, memory may have.
-void ResidencyRun::look_again_at_damage() {
-  const auto now = context_.catalog.get_weight_revision(record_.identity);
-  if (!now.ok() || now->damage.objects.empty()) return;
-  const ObjectFindings findings{.damaged = now->damage.objects, .whole = {}};
-  record_findings(context_, *now, findings, stop_).status().ignore("it is recorded as damaged");
 }
 
 Status ResidencyRun::look_at_hot() {

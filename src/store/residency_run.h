@@ -96,8 +96,8 @@ class ResidencyRun {
   Status remember(const metadata::RevisionRecord& record);
   Status check_operation();
   Result<ResidencyResult> carry_out();
-  void fail(RunnerKeeper& keeper, const Status& why);
   void look_again_at_damage();
+  void fail(RunnerKeeper& keeper, const Status& why);
 
   bool moved_ = false;           ///< the record is another by now, so what stood in the way may do so no more
   bool never_to_go_on_ = false;  ///< the operation's memory or plan is not the one here

@@ -172,8 +172,8 @@ def test_eight_at_once_bring_it_once(hot, source):
     said = [process.communicate()[0].decode() for process in running]
     assert [process.returncode for process in running] == [0] * 8
     objects = hot.json("inspect", "m")["revision"]["payload_count"]
-    brought = [line for text in said for line in text.splitlines() if line.startswith("brought")]
-    assert len(brought) == 1 and brought[0].startswith(f"brought {objects} objects")
+    brought = [line for text in said for line in text.splitlines() if line.startswith("moved")]
+    assert len(brought) == 1 and brought[0].startswith(f"moved {objects} objects")
     assert hot.json("usage")["tiers"]["hot"]["claimed_bytes"] == 0
 
 
