@@ -5,7 +5,6 @@
 
 #include "base/check.h"
 #include "metadata/codec.h"
-#include "metadata/keys.h"
 
 namespace steelyard::sim {
 namespace {
@@ -49,20 +48,6 @@ std::vector<oplog::Entry> falsified(Canary canary, std::vector<oplog::Entry> ent
     entry = metadata::encode_entry(*decoded);
   }
   return entries;
-}
-
-bool FalseView::hides(std::string_view key) const {
-  return canary_ == Canary::kHiddenLeases && key.starts_with(metadata::keys::kLease);
-}
-
-Result<std::optional<std::string>> FalseView::get(std::string_view key) const {
-  if (hides(key)) return std::optional<std::string>();
-  return view_.get(key);
-}
-
-Status FalseView::scan(std::string_view from, std::string_view to, bool descending, const Visitor& visit) const {
-  return view_.scan(from, to, descending,
-                    [&](std::string_view key, std::string_view value) { return hides(key) || visit(key, value); });
 }
 
 }  // namespace steelyard::sim

@@ -2,9 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
-#include <string>
-#include <string_view>
 #include <vector>
 
 #include "oplog/op_log.h"
@@ -23,7 +20,6 @@ enum class Canary : std::uint8_t {
   kHotPutLies,   ///< the memory puts other bytes than it was given
   kHotListLies,  ///< the memory lists replicas that are not there
   kHotRemoveLies,  ///< the memory says that it removed replicas and did not
-  kHiddenLeases,   ///< the rules are judged on a state without leases
   kProgressLies,   ///< the log turns the progress of runners back
   kHistoryLies,    ///< the log forgets operations that ended
   kClaimLies,      ///< the log says HOT of what is MIXED
@@ -35,20 +31,5 @@ enum class Canary : std::uint8_t {
 
 /// What a log broken in that way appends instead.
 std::vector<oplog::Entry> falsified(Canary canary, std::vector<oplog::Entry> entries);
-
-/// What a log broken in that way shows to the rules.
-class FalseView final : public oplog::StateView {
- public:
-  FalseView(Canary canary, const oplog::StateView& view) : canary_(canary), view_(view) {}
-  std::uint64_t sequence() const override { return view_.sequence(); }
-  Result<std::optional<std::string>> get(std::string_view key) const override;
-  Status scan(std::string_view from, std::string_view to, bool descending, const Visitor& visit) const override;
-
- private:
-  bool hides(std::string_view key) const;
-
-  Canary canary_;
-  const oplog::StateView& view_;
-};
 
 }  // namespace steelyard::sim

@@ -284,7 +284,7 @@ class ProcessLog final : public oplog::OpLog {
     SY_ASSIGN_OR_RETURN(const std::uint64_t sequence,
                         inner_.write([&](const oplog::StateView& view, const oplog::Now& now) {
                           if (canary_ == Canary::kNone) return note(prepare(view, now), appends);
-                          auto entries = prepare(FalseView(canary_, view), now);
+                          auto entries = prepare(view, now);
                           if (entries.ok()) entries = falsified(canary_, std::move(entries).value());
                           return note(std::move(entries), appends);
                         }));
