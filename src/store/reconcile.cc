@@ -221,7 +221,8 @@ class Reconciliation {
     return false;
   }
 
-  /// Goes on with a move that nobody carries out. One that a lease pauses, or that somebody carries out, is left to wait.
+  /// Goes on with a move that nobody carries out. One that a lease pauses, or that somebody carries out, is left to
+  /// wait.
   Status end_move(const RevisionRecord& record) {
     if (!record.operation || !moves_replicas(record.operation->kind) || context_.hot == nullptr) return {};
     if (!works_here(record)) return {};
