@@ -75,6 +75,7 @@ Result<ResidencyResult> ResidencyRun::run() {
 }
 
 Result<ResidencyResult> ResidencyRun::run_on_record() {
+  result_.operation.reset();
   SY_RETURN_IF_ERROR(load());
   SY_RETURN_IF_ERROR(look());
   if (!record_.operation) {
