@@ -18,6 +18,7 @@
 #include "base/utf8.h"
 #include "oplog/open.h"
 #include "store/ballast.h"
+#include "store/io_budget.h"
 #include "store/overlap.h"
 #include "store/plain_files.h"
 #include "store/store_lock.h"
@@ -243,6 +244,7 @@ tiers::MemoryOptions memory_options(const StoreOptions& options) {
   tiers::MemoryOptions hot;
   hot.path = options.hot_path;
   hot.capacity = options.hot_capacity;
+  hot.process_reserve_bytes = limits::kProcessReserveBytes + io_budget(options.io_memory, cgroup_memory_limit());
   struct stat folder {};
   if (::stat(paths_of(options).store.c_str(), &folder) == 0) hot.trusted_owner = folder.st_uid;
   return hot;

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/limits.h"
 #include "base/memory_limits.h"
 #include "base/runtime.h"
 #include "tiers/tier.h"
@@ -39,6 +40,8 @@ struct MemoryOptions {
   /// Who may have made the instance beside this user and root: the owner of the store. In a folder of hot.path that not
   /// everybody may write to, whoever may is trusted.
   std::optional<std::uint32_t> trusted_owner;
+  /// Of each limit of memory, what is left to the process itself: its buffers and all else that it needs.
+  std::uint64_t process_reserve_bytes = limits::kProcessReserveBytes;
   /// What limits memory here; for tests.
   std::function<std::vector<MemoryLimit>()> memory_limits = system_memory_limits;
 };
@@ -53,9 +56,10 @@ Result<std::unique_ptr<Tier>> open_memory(Runtime& runtime, const MemoryOptions&
 struct MemoryPlace {
   std::uint64_t filesystem_bytes = 0;
   std::uint64_t free_bytes = 0;
-  std::uint64_t capacity_bytes = 0;  ///< hot.capacity, no more than the filesystem
-  std::vector<MemoryLimit> limits;   ///< that hold here
-  std::vector<std::string> others;   ///< instances of other stores there, by folder name
+  std::uint64_t capacity_bytes = 0;         ///< hot.capacity, no more than the filesystem
+  std::vector<MemoryLimit> limits;          ///< that hold here
+  std::uint64_t process_reserve_bytes = 0;  ///< of each of them, left to the process
+  std::vector<std::string> others;          ///< instances of other stores there, by folder name
   /// What a new instance could take.
   std::uint64_t available_bytes() const;
 };

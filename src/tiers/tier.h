@@ -322,7 +322,7 @@ class Tier {
   virtual Status check_fits(std::uint64_t bytes);
   /// The lock of a group's replicas among the processes that use the instance: exclusive for who removes some, shared
   /// for who counts them. Never waits: null while another holds it in the way. INVALID_ARGUMENT unless
-  /// Traits::per_operation. Where the filesystem has no locks it excludes nobody.
+  /// Traits::per_operation. UNAVAILABLE where it cannot be had.
   virtual Result<std::unique_ptr<GroupLock>> try_lock_group(const std::string& group, bool exclusive);
   /// What this tier had to do without here (io_uring, direct I/O, shared copies), a sentence each; for `doctor`. Grows
   /// as the tier finds out.

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <linux/fs.h>
 #include <stdio.h>
+#include <sys/file.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -92,6 +93,10 @@ int Folder::rename_no_replace(const std::string& from, const std::string& to) {
 int Folder::touch(const std::string& relative) {
   return call_or_fault(runtime_, "tier.touch",
                        [&] { return ::utimensat(root_.get(), relative.c_str(), nullptr, AT_SYMLINK_NOFOLLOW); });
+}
+
+int Folder::lock(int file, bool exclusive) {
+  return call_or_fault(runtime_, "tier.lock", [&] { return ::flock(file, (exclusive ? LOCK_EX : LOCK_SH) | LOCK_NB); });
 }
 
 int Folder::unlink(const std::string& relative) {

@@ -52,6 +52,8 @@ class Folder {
   int rename_no_replace(const std::string& from, const std::string& to);
   int touch(const std::string& relative);  ///< stamps it with the filesystem's now
   int unlink(const std::string& relative);
+  /// flock of an open file of the folder, never waiting: -EWOULDBLOCK while another has it.
+  int lock(int file, bool exclusive);
   int remove_folder(const std::string& relative);
   /// In a folder that is open: what was removed, or made again under the same name, is not reached. -ENOENT then.
   int unlink_in(int folder, const std::string& name);

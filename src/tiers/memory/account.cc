@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -91,8 +90,8 @@ void Claim::close() {
 }
 
 Account::Account(Folder& folder, std::optional<std::uint64_t> capacity,
-                 std::function<std::vector<MemoryLimit>()> memory)
-    : folder_(folder), capacity_(capacity), memory_(std::move(memory)) {}
+                 std::function<std::vector<MemoryLimit>()> memory, std::uint64_t process_reserve_bytes)
+    : folder_(folder), capacity_(capacity), memory_(std::move(memory)), process_reserve_bytes_(process_reserve_bytes) {}
 
 Result<std::shared_ptr<Claim>> Account::write_claim(std::uint64_t bytes) {
   for (;;) {
@@ -106,9 +105,10 @@ Result<std::shared_ptr<Claim>> Account::write_claim(std::uint64_t bytes) {
     if (opened < 0) return folder_.write_failure(-opened, "create", relative, bytes);
     UniqueFd fd(opened);
     // Whoever looked at it before it was locked may hold it shared now, or have removed it as a dead one's.
-    if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
+    if (const int locked = folder_.lock(fd.get(), true); locked < 0) {
       static_cast<void>(folder_.unlink(relative));
-      continue;
+      if (locked == -EWOULDBLOCK) continue;
+      return folder_.write_failure(-locked, "lock", relative, bytes);
     }
     auto claim = std::make_shared<Claim>(folder_, relative, std::move(fd));
     SY_RETURN_IF_ERROR(claim->set(bytes));
@@ -131,7 +131,8 @@ Result<Account::Claims> Account::live_claims(const std::string& own) {
     if (opened == -ENOENT || opened == -ENXIO || opened == -ELOOP) continue;  // it went, or is no claim
     if (opened < 0) return folder_.read_failure(-opened, "open", relative);
     const UniqueFd fd(opened);
-    if (::flock(fd.get(), LOCK_SH | LOCK_NB) == 0) {
+    // One whose lock cannot be asked for may be a live one's.
+    if (folder_.lock(fd.get(), false) == 0) {
       if (!folder_.read_only()) static_cast<void>(folder_.unlink(relative));  // its process is dead
       continue;
     }
@@ -151,7 +152,7 @@ bool Account::drop_unused(const std::string& entry) {
   if (opened < 0) return false;
   const UniqueFd fd(opened);
   struct stat there {};
-  if (::flock(fd.get(), LOCK_SH | LOCK_NB) != 0 || ::fstat(fd.get(), &there) != 0 || there.st_nlink != 1) return false;
+  if (folder_.lock(fd.get(), false) != 0 || ::fstat(fd.get(), &there) != 0 || there.st_nlink != 1) return false;
   return folder_.unlink(entry) == 0;
 }
 
@@ -214,8 +215,9 @@ Result<Account::Look> Account::look(const std::string& own) {
   for (const MemoryLimit& limit : memory_()) {
     if (limit.bytes == 0) continue;
     limits.push_back(
-        {without(limit.free(), claims.bytes),
-         fmt::format("{} allows {} bytes, of which {} are in use", limit.file, limit.bytes, limit.used),
+        {without(without(limit.free(), process_reserve_bytes_), claims.bytes),
+         fmt::format("{} allows {} bytes, of which {} are in use and {} are left to this process for its work",
+                     limit.file, limit.bytes, limit.used, process_reserve_bytes_),
          limit.used == 0 && limit.file.ends_with("meminfo")
              ? std::string(kRoomHint) + "end what else uses the memory of this machine"
              : std::string(kRoomHint) + "raise the memory limit of the cgroup (the container's --memory)"});

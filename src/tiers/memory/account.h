@@ -68,8 +68,10 @@ class Claim {
 
 class Account {
  public:
-  /// `capacity`: hot.capacity; absent: half of the filesystem. `memory` asks what limits of memory there are.
-  Account(Folder& folder, std::optional<std::uint64_t> capacity, std::function<std::vector<MemoryLimit>()> memory);
+  /// `capacity`: hot.capacity; absent: half of the filesystem. `memory` asks what limits of memory there are; of
+  /// each, `process_reserve_bytes` are not given out.
+  Account(Folder& folder, std::optional<std::uint64_t> capacity, std::function<std::vector<MemoryLimit>()> memory,
+          std::uint64_t process_reserve_bytes);
 
   /// NO_SPACE says what was wanted, what there is and which setting is in the way.
   Result<std::shared_ptr<Claim>> claim(std::uint64_t bytes);
@@ -107,6 +109,7 @@ class Account {
   Folder& folder_;
   std::optional<std::uint64_t> capacity_;
   std::function<std::vector<MemoryLimit>()> memory_;
+  const std::uint64_t process_reserve_bytes_;
 };
 
 /// A size as it is charged: whole pages.

@@ -137,6 +137,41 @@ TEST_F(MemoryCapacity, TheSettingInTheWayIsNamed) {
   EXPECT_THAT(refused(fs::space(folder_.path(), ignored).capacity).message(), HasSubstr("half of the filesystem"));
 }
 
+TEST_F(MemoryCapacity, AProcessKeepsSomethingOfALimitOfMemory) {
+  options_.process_reserve_bytes = 20 * kMiB;
+  EXPECT_EQ(*open()->available_bytes(), 64 * kMiB) << "hot.capacity is no limit of memory";
+  options_.memory_limits = [] {
+    return std::vector<MemoryLimit>{{"/sys/fs/cgroup/memory.max", 100 * kMiB, 70 * kMiB}};
+  };
+  EXPECT_EQ(*open()->available_bytes(), 10 * kMiB);
+  EXPECT_EQ(look_at_memory_place(options_)->available_bytes(), 10 * kMiB);
+  const Status status = open()->check_fits(11 * kMiB);
+  EXPECT_EQ(status.code(), Code::kNoSpace);
+  EXPECT_THAT(status.message(), HasSubstr("73400320 are in use and 20971520 are left to this process"));
+  options_.memory_limits = [] { return std::vector<MemoryLimit>{{"/sys/fs/cgroup/memory.max", 80 * kMiB, 70 * kMiB}}; };
+  EXPECT_EQ(*open()->available_bytes(), 0U);
+  EXPECT_EQ(look_at_memory_place(options_)->available_bytes(), 0U);
+}
+
+TEST_F(MemoryCapacity, ALockThatCannotBeHadIsAnError) {
+  const auto tier = open();
+  for (int skip = 0; skip < 2; ++skip) {  // the claim's, the file's
+    runtime_.arm("tier.lock", ENOLCK, 1, skip);
+    const Status status = put(*tier, payload(0), kMiB);
+    EXPECT_EQ(status.code(), Code::kUnavailable) << skip << ": " << status.to_string();
+    EXPECT_THAT(status.message(), HasSubstr("lock"));
+    EXPECT_EQ(tier->stat(payload(0)).code(), Code::kNotFound);
+    EXPECT_EQ(claims(), 0U);
+    runtime_.disarm();
+    EXPECT_EQ(*tier->available_bytes(), 64 * kMiB);
+  }
+  ASSERT_TRUE(put(*tier, payload(0), kMiB).ok());
+  runtime_.arm("tier.lock", ENOLCK);
+  EXPECT_EQ(tier->try_lock_group(kAttempt.group, true).code(), Code::kUnavailable);
+  runtime_.disarm();
+  EXPECT_NE(*tier->try_lock_group(kAttempt.group, true), nullptr);
+}
+
 TEST_F(MemoryCapacity, ASmallTmpfsRefusesWholeAndNamesItsSize) {
   const TestTmpfs mounted;
   if (::geteuid() != 0 || ::mount("tmpfs", mounted.path().c_str(), "tmpfs", 0, "size=64m") != 0) {

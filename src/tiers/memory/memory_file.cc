@@ -2,13 +2,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <utility>
 
-#include "base/check.h"
 #include "base/checked.h"
 
 namespace steelyard::tiers::memory {
@@ -28,7 +26,9 @@ Result<std::unique_ptr<MemoryWriter>> MemoryWriter::create(Folder& folder, const
   if (opened < 0) return folder.write_failure(-opened, "create a file in", in, bytes);
   writer->fd_ = UniqueFd(opened);
   writer->link_from_ = std::string(directory::kDescriptors) + std::to_string(opened);
-  SY_CHECK(::flock(opened, LOCK_EX | LOCK_NB) == 0, "nobody else knows the file");
+  if (const int locked = folder.lock(opened, true); locked < 0) {
+    return folder.write_failure(-locked, "lock a file in", in, bytes);
+  }
   SY_RETURN_IF_ERROR(writer->reserve());
   return writer;
 }

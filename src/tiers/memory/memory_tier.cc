@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 
@@ -47,7 +46,7 @@ MemoryTier::MemoryTier(Runtime& runtime, std::string path, UniqueFd root, const 
                            .keeps_unused_content = false},
                     std::nullopt),
       instance_(std::move(instance)),
-      account_(folder(), options.capacity, options.memory_limits) {}
+      account_(folder(), options.capacity, options.memory_limits, options.process_reserve_bytes) {}
 
 Result<std::string> MemoryTier::instance() {
   int error = folder().runtime().point("tier.instance");
@@ -149,9 +148,9 @@ Result<std::unique_ptr<GroupLock>> MemoryTier::try_lock_group(const std::string&
     if (opened == -ENOENT) return std::unique_ptr<GroupLock>(std::make_unique<HeldGroup>(UniqueFd()));
     if (opened < 0) return folder().read_failure(-opened, "open", path);
     UniqueFd fd(opened);
-    if (::flock(fd.get(), (exclusive ? LOCK_EX : LOCK_SH) | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
-      return std::unique_ptr<GroupLock>();
-    }
+    const int is_locked = folder().lock(fd.get(), exclusive);
+    if (is_locked == -EWOULDBLOCK) return std::unique_ptr<GroupLock>();
+    if (is_locked < 0) return folder().read_failure(-is_locked, "lock", path);
     struct stat locked {};
     struct stat there {};
     if (::fstat(fd.get(), &locked) != 0) return folder().read_failure(errno, "fstat", path);

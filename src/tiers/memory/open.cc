@@ -148,7 +148,9 @@ InstanceView view_of_instance(std::string_view recorded, std::string_view mounte
 
 std::uint64_t MemoryPlace::available_bytes() const {
   std::uint64_t least = std::min(capacity_bytes, free_bytes);
-  for (const MemoryLimit& limit : limits) least = std::min(least, limit.free());
+  for (const MemoryLimit& limit : limits) {
+    least = std::min(least, limit.free() - std::min(limit.free(), process_reserve_bytes));
+  }
   return least;
 }
 
@@ -162,6 +164,7 @@ Result<MemoryPlace> look_at_memory_place(const MemoryOptions& options) {
   place.free_bytes = std::uint64_t{filesystem.f_bavail} * filesystem.f_frsize;
   place.capacity_bytes = std::min(options.capacity.value_or(place.filesystem_bytes / 2), place.filesystem_bytes);
   place.limits = options.memory_limits();
+  place.process_reserve_bytes = options.process_reserve_bytes;
   std::erase_if(place.limits, [](const MemoryLimit& limit) { return limit.bytes == 0; });
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(path, error)) {

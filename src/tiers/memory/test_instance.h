@@ -20,6 +20,7 @@ inline MemoryOptions memory_test_options(const std::string& path) {
   options.store_id = "0123456789abcdef0123456789abcdef";
   options.create = true;
   options.capacity = 64 * 1024 * 1024;
+  options.process_reserve_bytes = 0;
   return options;
 }
 
