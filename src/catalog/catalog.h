@@ -51,7 +51,8 @@ struct WatchQuery {
   std::optional<std::string> revision;  ///< of the resource
   /// WatchBatch::next of the batch before. Absent: the first batch holds the records as they stand.
   std::optional<std::uint64_t> after;
-  std::int64_t deadline_mono_ms = 0;  ///< Runtime::mono_ms
+  std::int64_t deadline_mono_ms = 0;          ///< Runtime::mono_ms
+  const std::atomic<bool>* cancel = nullptr;  ///< set: the deadline is now
 };
 struct WatchBatch {
   std::vector<RevisionChange> changes;  ///< in the order of the log; empty at the deadline
@@ -152,7 +153,8 @@ class Catalog {
   /// log wakes it. Leases, renewals and progress are no changes.
   Result<WatchBatch> watch_weight_revisions(const WatchQuery& query);
   /// The same of every revision, and of the ends of their leases, for a reconciler; nothing at the deadline.
-  Result<StoreChanges> watch_store(std::uint64_t after, std::int64_t deadline_mono_ms);
+  Result<StoreChanges> watch_store(std::uint64_t after, std::int64_t deadline_mono_ms,
+                                   const std::atomic<bool>* cancel = nullptr);
   /// Revisions of which time alone has made something to do: with an expired lease, an import whose writer gave no sign
   /// of life for `abandon_after_ms`, or an operation whose runner gave up, or is gone. In order, each once.
   Result<std::vector<metadata::Identity>> find_overdue(std::int64_t abandon_after_ms);

@@ -259,7 +259,9 @@ class ReadOnlyLog final : public oplog::OpLog {
   Result<std::vector<oplog::Append>> read(std::uint64_t after, std::size_t limit) override {
     return log_.read(after, limit);
   }
-  Result<bool> watch(std::uint64_t after, std::int64_t deadline) override { return log_.watch(after, deadline); }
+  Result<bool> watch(std::uint64_t after, std::int64_t deadline, const std::atomic<bool>* cancel) override {
+    return log_.watch(after, deadline, cancel);
+  }
   Result<std::uint64_t> save_snapshot() override { return refuse(); }
   Result<std::string> newest_snapshot() override { return log_.newest_snapshot(); }
   Status trim(std::uint64_t /*sequence*/) override { return refuse(); }

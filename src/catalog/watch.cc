@@ -69,10 +69,11 @@ Result<WatchBatch> snapshot_of(oplog::OpLog& log, const WatchQuery& query) {
   return batch;
 }
 
-/// Reads on from `next` until an append is of interest to `take`, or the deadline. False: what comes next was trimmed,
-/// or the log was restored to an older state and counts anew.
+/// Reads on from `next` until an append is of interest to `take`, the deadline, or a cancel. False: what comes next was
+/// trimmed, or the log was restored to an older state and counts anew.
 template <typename Take>
-Result<bool> follow(oplog::OpLog& log, std::uint64_t& next, std::int64_t deadline_mono_ms, const Take& take) {
+Result<bool> follow(oplog::OpLog& log, std::uint64_t& next, std::int64_t deadline_mono_ms,
+                    const std::atomic<bool>* cancel, const Take& take) {
   std::uint64_t newest = 0;
   SY_RETURN_IF_ERROR(log.view([&newest](const StateView& view) {
     newest = view.sequence();
@@ -93,7 +94,7 @@ Result<bool> follow(oplog::OpLog& log, std::uint64_t& next, std::int64_t deadlin
     }
     if (found) return true;
     if (!appends->empty()) continue;
-    SY_ASSIGN_OR_RETURN(const bool more, log.watch(next, deadline_mono_ms));
+    SY_ASSIGN_OR_RETURN(const bool more, log.watch(next, deadline_mono_ms, cancel));
     if (!more) return true;
   }
 }
@@ -116,7 +117,7 @@ Result<WatchBatch> Catalog::watch_weight_revisions(const WatchQuery& query) {
   if (!query.after) return snapshot_of(log_, query);
   WatchBatch batch;
   batch.next = *query.after;
-  SY_ASSIGN_OR_RETURN(const bool whole, follow(log_, batch.next, query.deadline_mono_ms,
+  SY_ASSIGN_OR_RETURN(const bool whole, follow(log_, batch.next, query.deadline_mono_ms, query.cancel,
                                                [&](std::uint64_t sequence, metadata::EntryBody& body) {
                                                  auto* put = std::get_if<metadata::RevisionPut>(&body);
                                                  if (put == nullptr || !matches(query, put->record.identity)) {
@@ -129,21 +130,23 @@ Result<WatchBatch> Catalog::watch_weight_revisions(const WatchQuery& query) {
   return batch;
 }
 
-Result<StoreChanges> Catalog::watch_store(std::uint64_t after, std::int64_t deadline_mono_ms) {
+Result<StoreChanges> Catalog::watch_store(std::uint64_t after, std::int64_t deadline_mono_ms,
+                                          const std::atomic<bool>* cancel) {
   StoreChanges out;
   out.next = after;
-  SY_ASSIGN_OR_RETURN(const bool whole,
-                      follow(log_, out.next, deadline_mono_ms, [&](std::uint64_t sequence, metadata::EntryBody& body) {
-                        if (auto* put = std::get_if<metadata::RevisionPut>(&body)) {
-                          out.changes.push_back({sequence, std::move(put->record)});
-                          return true;
-                        }
-                        const auto* ended = std::get_if<metadata::LeaseRemoved>(&body);
-                        if (ended != nullptr && std::ranges::count(out.leases_ended, ended->identity) == 0) {
-                          out.leases_ended.push_back(ended->identity);
-                        }
-                        return ended != nullptr;
-                      }));
+  SY_ASSIGN_OR_RETURN(
+      const bool whole,
+      follow(log_, out.next, deadline_mono_ms, cancel, [&](std::uint64_t sequence, metadata::EntryBody& body) {
+        if (auto* put = std::get_if<metadata::RevisionPut>(&body)) {
+          out.changes.push_back({sequence, std::move(put->record)});
+          return true;
+        }
+        const auto* ended = std::get_if<metadata::LeaseRemoved>(&body);
+        if (ended != nullptr && std::ranges::count(out.leases_ended, ended->identity) == 0) {
+          out.leases_ended.push_back(ended->identity);
+        }
+        return ended != nullptr;
+      }));
   if (whole) return out;
   out = {};
   out.resnapshot = true;

@@ -95,9 +95,10 @@ Result<std::vector<Append>> FaultInjectingLog::read(std::uint64_t after, std::si
   return inner_.read(after, limit);
 }
 
-Result<bool> FaultInjectingLog::watch(std::uint64_t after, std::int64_t deadline_mono_ms) {
+Result<bool> FaultInjectingLog::watch(std::uint64_t after, std::int64_t deadline_mono_ms,
+                                      const std::atomic<bool>* cancel) {
   SY_RETURN_IF_ERROR(read_fault());
-  return inner_.watch(after, deadline_mono_ms);
+  return inner_.watch(after, deadline_mono_ms, cancel);
 }
 
 Result<std::uint64_t> FaultInjectingLog::save_snapshot() {

@@ -3,6 +3,7 @@
 // Thread-safety: an OpLog may be used from any thread; writes of one process are committed as groups.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -65,8 +66,9 @@ class OpLog {
   /// Appends with sequence > after, at most `limit`. NOT_FOUND "resnapshot" when they were trimmed.
   virtual Result<std::vector<Append>> read(std::uint64_t after, std::size_t limit) = 0;
 
-  /// True once a sequence > after is durable, false at the deadline (Runtime::mono_ms).
-  virtual Result<bool> watch(std::uint64_t after, std::int64_t deadline_mono_ms) = 0;
+  /// True once a sequence > after is durable, false at the deadline (Runtime::mono_ms), or within a moment after
+  /// `cancel`, if given, was set.
+  virtual Result<bool> watch(std::uint64_t after, std::int64_t deadline_mono_ms, const std::atomic<bool>* cancel) = 0;
 
   /// Saves the state as a snapshot and reads it back. Returns its sequence.
   virtual Result<std::uint64_t> save_snapshot() = 0;

@@ -26,8 +26,8 @@ class LogThatGoesSilent final : public oplog::OpLog {
   Result<std::vector<oplog::Append>> read(std::uint64_t after, std::size_t limit) override {
     return inner_->read(after, limit);
   }
-  Result<bool> watch(std::uint64_t after, std::int64_t deadline_mono_ms) override {
-    return inner_->watch(after, deadline_mono_ms);
+  Result<bool> watch(std::uint64_t after, std::int64_t deadline_mono_ms, const std::atomic<bool>* cancel) override {
+    return inner_->watch(after, deadline_mono_ms, cancel);
   }
   Result<std::uint64_t> save_snapshot() override { return inner_->save_snapshot(); }
   Result<std::string> newest_snapshot() override { return inner_->newest_snapshot(); }
@@ -70,8 +70,8 @@ class SharedLog final : public oplog::OpLog {
   Result<std::vector<oplog::Append>> read(std::uint64_t after, std::size_t limit) override {
     return inner_->read(after, limit);
   }
-  Result<bool> watch(std::uint64_t after, std::int64_t deadline_mono_ms) override {
-    return inner_->watch(after, deadline_mono_ms);
+  Result<bool> watch(std::uint64_t after, std::int64_t deadline_mono_ms, const std::atomic<bool>* cancel) override {
+    return inner_->watch(after, deadline_mono_ms, cancel);
   }
   Result<std::uint64_t> save_snapshot() override { return inner_->save_snapshot(); }
   Result<std::string> newest_snapshot() override { return inner_->newest_snapshot(); }

@@ -81,7 +81,9 @@ class RefusingLog final : public oplog::OpLog {
   Result<std::vector<oplog::Append>> read(std::uint64_t after, std::size_t limit) override {
     return inner_.read(after, limit);
   }
-  Result<bool> watch(std::uint64_t after, std::int64_t deadline) override { return inner_.watch(after, deadline); }
+  Result<bool> watch(std::uint64_t after, std::int64_t deadline, const std::atomic<bool>* cancel) override {
+    return inner_.watch(after, deadline, cancel);
+  }
   Result<std::uint64_t> save_snapshot() override { return inner_.save_snapshot(); }
   Result<std::string> newest_snapshot() override { return inner_.newest_snapshot(); }
   Status trim(std::uint64_t sequence) override { return inner_.trim(sequence); }

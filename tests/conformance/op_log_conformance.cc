@@ -271,13 +271,20 @@ TEST_P(OpLogConformance, ThreadsWriteInTurnAndEachGetsItsOwnAnswer) {
 
 TEST_P(OpLogConformance, WatchSeesWhatIsThereAndWakesForWhatComes) {
   Runtime& runtime = real_runtime();
-  EXPECT_FALSE(*log().watch(0, runtime.mono_ms()));
+  EXPECT_FALSE(*log().watch(0, runtime.mono_ms(), nullptr));
   append({put("a", "1")});
-  EXPECT_TRUE(*log().watch(0, runtime.mono_ms()));
+  EXPECT_TRUE(*log().watch(0, runtime.mono_ms(), nullptr));
   const auto task = runtime.spawn("writer", [&] { append({put("a", "2")}); });
-  EXPECT_TRUE(*log().watch(1, runtime.mono_ms() + 60'000));
+  EXPECT_TRUE(*log().watch(1, runtime.mono_ms() + 60'000, nullptr));
   task->join();
   EXPECT_EQ(get("a"), "2");
+}
+
+TEST_P(OpLogConformance, AWatchHearsACancel) {
+  std::atomic<bool> cancel{false};
+  const auto task = real_runtime().spawn("canceller", [&] { cancel.store(true); });
+  EXPECT_FALSE(*log().watch(log().length().value(), INT64_MAX, &cancel));
+  task->join();
 }
 
 TEST_P(OpLogConformance, SnapshotsAllowTrimmingAndNothingElseDoes) {

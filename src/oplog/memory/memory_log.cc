@@ -12,6 +12,8 @@
 namespace steelyard::oplog {
 namespace {
 
+constexpr std::int64_t kCancelHeardMs = 250;
+
 class MemoryLog final : public OpLog {
  public:
   MemoryLog(Runtime& runtime, bool standbys, const StateCodec& codec)
@@ -62,7 +64,7 @@ class MemoryLog final : public OpLog {
     return out;
   }
 
-  Result<bool> watch(std::uint64_t after, std::int64_t deadline_mono_ms) override {
+  Result<bool> watch(std::uint64_t after, std::int64_t deadline_mono_ms, const std::atomic<bool>* cancel) override {
     while (true) {
       std::shared_ptr<Event> event = runtime_.make_event();
       {
@@ -70,11 +72,14 @@ class MemoryLog final : public OpLog {
         if (state_->sequence() > after) return true;
         watchers_.push_back(event);
       }
-      if (!event->wait_until(deadline_mono_ms)) {
-        const std::lock_guard lock(mutex_);
-        std::erase(watchers_, event);
-        return state_->sequence() > after;
+      const std::int64_t hears_cancel_ms = runtime_.mono_ms() + kCancelHeardMs;
+      if (event->wait_until(cancel == nullptr ? deadline_mono_ms : std::min(deadline_mono_ms, hears_cancel_ms))) {
+        continue;
       }
+      const std::lock_guard lock(mutex_);
+      std::erase(watchers_, event);
+      const bool ended = runtime_.mono_ms() >= deadline_mono_ms || (cancel != nullptr && cancel->load());
+      if (ended) return state_->sequence() > after;
     }
   }
 

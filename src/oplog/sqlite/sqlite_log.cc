@@ -517,7 +517,7 @@ Result<std::vector<Append>> SqliteLog::read(std::uint64_t after, std::size_t lim
   return out;
 }
 
-Result<bool> SqliteLog::watch(std::uint64_t after, std::int64_t deadline_mono_ms) {
+Result<bool> SqliteLog::watch(std::uint64_t after, std::int64_t deadline_mono_ms, const std::atomic<bool>* cancel) {
   WalWatch watch(runtime_, options_.path);
   while (true) {
     std::uint64_t now_at = 0;
@@ -526,8 +526,8 @@ Result<bool> SqliteLog::watch(std::uint64_t after, std::int64_t deadline_mono_ms
       return Status();
     }));
     if (now_at > after) return true;
-    if (runtime_.mono_ms() >= deadline_mono_ms) return false;
-    watch.wait(deadline_mono_ms);
+    if (runtime_.mono_ms() >= deadline_mono_ms || (cancel != nullptr && cancel->load())) return false;
+    watch.wait(deadline_mono_ms, cancel);
   }
 }
 

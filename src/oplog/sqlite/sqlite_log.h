@@ -44,7 +44,7 @@ class SqliteLog final : public OpLog {
   Result<std::uint64_t> write(const Prepare& prepare) override;
   Status view(const std::function<Status(const StateView& view)>& read) override;
   Result<std::vector<Append>> read(std::uint64_t after, std::size_t limit) override;
-  Result<bool> watch(std::uint64_t after, std::int64_t deadline_mono_ms) override;
+  Result<bool> watch(std::uint64_t after, std::int64_t deadline_mono_ms, const std::atomic<bool>* cancel) override;
   Result<std::uint64_t> save_snapshot() override;
   Result<std::string> newest_snapshot() override;
   Status trim(std::uint64_t sequence) override;

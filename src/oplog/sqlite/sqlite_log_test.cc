@@ -392,7 +392,7 @@ TEST_F(Sqlite, TwoLogsOverOneFileSeeEachOther) {
   EXPECT_TRUE(write_step(*two, "two").ok());
   EXPECT_EQ(steps_in(*one), 2U);
   const auto task = real_runtime().spawn("writer", [&] { EXPECT_TRUE(write_step(*two, "two").ok()); });
-  EXPECT_TRUE(*one->watch(2, real_runtime().mono_ms() + 60'000));
+  EXPECT_TRUE(*one->watch(2, real_runtime().mono_ms() + 60'000, nullptr));
 }
 
 TEST_F(Sqlite, KilledAtAnyPointAcknowledgedIsThere) {
@@ -475,7 +475,7 @@ TEST_F(Sqlite, KilledInAStormOfWritersAcknowledgedIsThere) {
     }
     {
       const auto log = open();
-      EXPECT_TRUE(*log->watch(kill_at, real_runtime().mono_ms() + 60'000));
+      EXPECT_TRUE(*log->watch(kill_at, real_runtime().mono_ms() + 60'000, nullptr));
     }
     for (const pid_t child : children) kill(child, SIGKILL);
     for (const pid_t child : children) waitpid(child, nullptr, 0);

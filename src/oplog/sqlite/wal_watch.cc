@@ -9,8 +9,10 @@
 namespace steelyard::oplog::sqlite {
 namespace {
 
-constexpr int kLookMs = 250;
-constexpr int kAfterWriteMs = 1;
+constexpr std::int64_t kAfterWriteMs = 1;
+constexpr std::int64_t kIdleMs = 1000;  ///< inotify tells of writes in between
+constexpr std::int64_t kBlindMs = 250;  ///< where it does not
+constexpr std::int64_t kCancelHeardMs = 250;
 
 }  // namespace
 
@@ -28,19 +30,19 @@ WalWatch::~WalWatch() {
   if (fd_ >= 0) close(fd_);
 }
 
-void WalWatch::wait(std::int64_t deadline_mono_ms) {
-  const std::int64_t left = deadline_mono_ms - runtime_.mono_ms();
-  if (left <= 0) return;
-  const int timeout = static_cast<int>(std::min<std::int64_t>(left, fd_ < 0 ? kLookMs : pause_ms_));
-  pollfd waited{fd_, POLLIN, 0};
-  if (poll(&waited, fd_ < 0 ? 0 : 1, timeout) > 0) {
+void WalWatch::wait(std::int64_t deadline_mono_ms, const std::atomic<bool>* cancel) {
+  const std::int64_t until = std::min(deadline_mono_ms, runtime_.mono_ms() + (fd_ < 0 ? kBlindMs : pause_ms_));
+  for (std::int64_t left = 0; (left = until - runtime_.mono_ms()) > 0;) {
+    if (cancel != nullptr && cancel->load()) return;
+    pollfd waited{fd_, POLLIN, 0};
+    if (poll(&waited, fd_ < 0 ? 0 : 1, static_cast<int>(std::min(left, kCancelHeardMs))) <= 0) continue;
     char events[4096];
     while (::read(fd_, events, sizeof events) > 0) {
     }
     pause_ms_ = kAfterWriteMs;
-  } else {
-    pause_ms_ = std::min(2 * pause_ms_, kLookMs);
+    return;
   }
+  pause_ms_ = std::min(2 * pause_ms_, kIdleMs);
 }
 
 }  // namespace steelyard::oplog::sqlite

@@ -302,9 +302,9 @@ class ProcessLog final : public oplog::OpLog {
     if (!process_.alive()) return dead();
     return inner_.read(after, limit);
   }
-  Result<bool> watch(std::uint64_t after, std::int64_t deadline_mono_ms) override {
+  Result<bool> watch(std::uint64_t after, std::int64_t deadline_mono_ms, const std::atomic<bool>* cancel) override {
     if (!process_.alive()) return dead();
-    return inner_.watch(after, deadline_mono_ms);
+    return inner_.watch(after, deadline_mono_ms, cancel);
   }
   Result<std::uint64_t> save_snapshot() override {
     if (!process_.alive()) return dead();
