@@ -120,6 +120,9 @@ struct ImportRequest {
   std::optional<std::uint64_t> chunk_bytes = {};  ///< a multiple of 1 MiB up to 4 GiB; absent: the lineage's, or 64 MiB
   std::int64_t wait_ms = 0;                       ///< for another writer of the same identity; at most 24 hours
   Policy policy = {};                             ///< recorded with the revision; moves nothing now
+  /// kHot: in memory before the call ends; NO_SPACE before anything is copied where that is known. kCold, or absent: it
+  /// is not brought there. POLICY_UNSATISFIABLE where the policy pins it elsewhere.
+  std::optional<Residency> residency = {};
 };
 struct ImportReport {
   Revision revision = {};

@@ -108,6 +108,29 @@ TEST_F(ApiMemoryTest, AnOperationThatIsOnlyStartedMayBeCancelledOrGoneOnWith) {
   EXPECT_EQ(store.find(ref_)->residency, Residency::kHot);
 }
 
+TEST_F(ApiMemoryTest, AnImportEndsInMemory) {
+  const Store store = open();
+  make_source();
+  ImportRequest wanted = request();
+  wanted.residency = Residency::kHot;
+  wanted.policy = {Residency::kCold, {}, PolicyMode::kPinned};
+  const Status pinned = store.import(wanted).status();
+  EXPECT_EQ(pinned.code(), Code::kPolicyUnsatisfiable);
+  EXPECT_THAT(pinned.message(), HasSubstr("pins the revision to COLD, and the import is to end HOT"));
+  EXPECT_EQ(store.find(ref_).code(), Code::kNotFound) << "nothing was begun";
+  wanted.policy.prefer = Residency::kHot;
+  wanted.residency = Residency::kCold;
+  EXPECT_EQ(store.import(wanted).code(), Code::kPolicyUnsatisfiable);
+  wanted.residency = Residency::kMixed;
+  EXPECT_EQ(store.import(wanted).code(), Code::kInvalidArgument);
+  wanted.residency = Residency::kHot;
+  const auto report = store.import(wanted);
+  ASSERT_TRUE(report.ok()) << report.status().to_string();
+  EXPECT_EQ(report->revision.residency, Residency::kHot);
+  wanted.residency.reset();
+  EXPECT_EQ(store.import(wanted)->revision.residency, Residency::kCold) << "its policy is followed later";
+}
+
 TEST_F(ApiStoreTest, MemoryOptionsAreChecked) {
   options_.hot_capacity = 1;
   EXPECT_THAT(Store::open(options_, OpenMode::kCreate).status().message(), HasSubstr("hot_capacity is 1"));

@@ -209,6 +209,10 @@ Result<ImportReport> Store::import(const ImportRequest& request, const Hooks& ho
   core.wait_ms = request.wait_ms;
   core.policy = {steelyard::to_core(request.policy.prefer), request.policy.ratio_millionths,
                  steelyard::to_core(request.policy.mode)};
+  if (request.residency) {
+    SY_RETURN_IF_ERROR(store::check_import_residency(core.policy, steelyard::to_core(*request.residency)));
+  }
+  core.into_memory = request.residency == Residency::kHot;
   HookObserver observer(hooks);
   SY_ASSIGN_OR_RETURN(const store::ImportResult made, impl_->core->import(core, observer, flag_of(hooks.cancel)));
   return ImportReport{from_core(made.record), made.files,   made.tensors,       made.written_bytes,

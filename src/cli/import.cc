@@ -37,8 +37,7 @@ constexpr FlagSpec kFlags[] = {
     {.name = "--label", .placeholder = "K=V", .help = "a label of the revision", .repeatable = true},
     {.name = "--residency",
      .placeholder = "WHERE",
-     .help =
-         "where the revision is when the command ends (default: the setting policy.prefer; only cold in this version)",
+     .help = "where the revision is when the command ends (default: the setting policy.prefer)",
      .choices = "hot|cold"},
     {.name = "--dry-run",
      .placeholder = {},
@@ -198,6 +197,8 @@ Result<store::ImportRequest> request_of(const Invocation& call) {
   SY_ASSIGN_OR_RETURN(const auto wait_ms, call.duration_ms("--wait", 0, kWaitMsMax));
   request.wait_ms = wait_ms.value_or(0);
   SY_ASSIGN_OR_RETURN(request.into_memory, wants_memory(call));
+  SY_RETURN_IF_ERROR(store::check_import_residency(
+      request.policy, request.into_memory ? metadata::Residency::kHot : metadata::Residency::kCold));
   return request;
 }
 

@@ -35,12 +35,10 @@ class Keeper {
       : context_(context), selector_(selector), observer_(observer), tell_(tell), cancel_(cancel) {}
 
   Status run() {
-    SY_ASSIGN_OR_RETURN(next_, context_.catalog.sequence());
-    SY_ASSIGN_OR_RETURN(ReconcileReport first, pass());
-    remember(first);
-    SY_RETURN_IF_ERROR(tell_(first));
+    bool has_begun = false;
     while (true) {
-      Status status = turn();
+      Status status = has_begun ? turn() : begin();
+      has_begun = has_begun || status.ok();
       if (told_ended_) return status;
       if (status.ok()) continue;
       if (cancel_.load()) return cancelled("reconcile");
@@ -56,6 +54,13 @@ class Keeper {
     std::int64_t at_mono_ms = 0;
     std::int64_t pause_ms = kLookMs;
   };
+
+  Status begin() {
+    SY_ASSIGN_OR_RETURN(next_, context_.catalog.sequence());
+    SY_ASSIGN_OR_RETURN(const ReconcileReport first, pass());
+    remember(first);
+    return heard(tell_(first));
+  }
 
   Status turn() {
     const std::int64_t deadline = std::min(next_look_, next_pass_);
@@ -119,7 +124,7 @@ class Keeper {
     const std::int64_t now = context_.runtime.mono_ms();
     next_pass_ = now + std::max(kPassMs, (now - began) * kShareOfPasses);
     next_look_ = now + kLookMs;
-    seen_.clear();
+    seen_ = std::move(report.left_at);
     return report;
   }
 
@@ -135,8 +140,7 @@ class Keeper {
       return {};
     }
     SY_RETURN_IF_ERROR(report.status());
-    const auto record = context_.catalog.get_weight_revision(identity);
-    if (record.ok()) seen_[identity] = record->metadata_generation;
+    for (const auto& [moved, generation] : report->left_at) seen_[moved] = generation;
     if (report->waiting.empty() && report->failed.empty()) {
       retries_.erase(identity);
     } else {
@@ -160,7 +164,10 @@ class Keeper {
     std::erase_if(report.waiting, is_old);
     std::erase_if(report.failed, is_old);
     if (report.changes.empty() && report.waiting.empty() && report.failed.empty()) return {};
-    Status told = tell_(report);
+    return heard(tell_(report));
+  }
+
+  Status heard(Status told) {
     told_ended_ = !told.ok();
     return told;
   }
@@ -188,7 +195,7 @@ class Keeper {
   std::int64_t next_look_ = 0;
   std::int64_t next_pass_ = 0;
   bool told_ended_ = false;
-  std::map<Identity, std::uint64_t> seen_;      ///< the generation that our own look left behind
+  std::map<Identity, std::uint64_t> seen_;      ///< the generations that our own looks left behind
   std::map<Identity, Retry> retries_;           ///< what a look could not do
   std::map<std::string, std::set<Code>> left_;  ///< by reference: what was said to wait or to have failed
 };

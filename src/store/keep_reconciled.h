@@ -3,7 +3,7 @@
 //   a change of a record, or the end of a lease     that revision is looked at at once; the log wakes it
 //   expired leases, writers and runners             every 10 seconds, by the rows that they have
 //   what changes without the log (a lost object,    a pass every 5 minutes, and never more than a twentieth of the
-//   time; memory that went away)                          also where the log was trimmed meanwhile
+//   memory that went away), and after a trim        time
 //
 // What could not be done is tried again after 10 seconds, then after twice as long each time, up to a pass. What a look
 // changes itself is no reason for another one.

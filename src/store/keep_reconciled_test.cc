@@ -10,6 +10,7 @@
 #include <fstream>
 
 #include "base/limits.h"
+#include "oplog/fault_injecting.h"
 #include "oplog/open.h"
 #include "store/delete.h"
 #include "store/import.h"
@@ -280,6 +281,89 @@ TEST_F(KeepReconciledTest, WhoHearsNoMoreEndsIt) {
       cancel_);
   EXPECT_EQ(ended.message(), "nobody reads");
   EXPECT_EQ(now(record), Availability::kDeleted);
+}
+
+TEST_F(KeepReconciledTest, WhatWaitingMendsDoesNotEndTheFirstPass) {
+  oplog::FaultInjectingLog faulty(runtime_, *log_, {});
+  catalog::Catalog catalog(runtime_, faulty, group_observer_, {});
+  Context context{runtime_, options_, *parts_.cold, catalog, group_observer_, options_.io_memory, false};
+  const auto record = imported("m");
+  begin_delete(record);
+  faulty.set_reads_unavailable(true);
+  const std::int64_t began = runtime_.mono;
+  class Readable final : public Observer {
+   public:
+    explicit Readable(oplog::FaultInjectingLog& log) : log_(log) {}
+    void progress(const Progress& /*progress*/) override {}
+    void warning(const std::string& /*message*/) override {
+      if (++warnings == 2) log_.set_reads_unavailable(false);
+    }
+    int warnings = 0;
+
+   private:
+    oplog::FaultInjectingLog& log_;
+  } observer(faulty);
+  runtime_.at_wait = [&] { cancel_.store(true); };
+  const Status ended = run_keep_reconciled(context, std::nullopt, observer, tell_, cancel_);
+  EXPECT_TRUE(is_cancelled(ended)) << ended.to_string();
+  EXPECT_EQ(observer.warnings, 2);
+  EXPECT_EQ(now(record), Availability::kDeleted);
+  ASSERT_FALSE(at_.empty());
+  EXPECT_EQ(at_.front(), began + 20'000) << "tried every 10 seconds";
+}
+
+TEST_F(KeepReconciledTest, WhatAPassChangedIsNotLookedAtAgain) {
+  const auto record = imported("m");
+  std::filesystem::path object;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(root_.path() + "/store/cold/groups")) {
+    if (entry.path().filename() == "00000000") object = entry.path();
+  }
+  std::filesystem::rename(object, root_.path() + "/aside");
+  const auto put_back = [&](const ReconcileReport& report) {
+    if (std::filesystem::exists(root_.path() + "/aside")) std::filesystem::rename(root_.path() + "/aside", object);
+    return tell_(report);
+  };
+  runtime_.at_wait = [&, end = runtime_.mono + 60'000] { cancel_.store(runtime_.mono >= end); };
+  EXPECT_TRUE(is_cancelled(run_keep_reconciled(context_, std::nullopt, observer_, put_back, cancel_)));
+  EXPECT_THAT(lines_, ElementsAre("m@main#1: DEGRADED: 1 missing or damaged object"));
+  EXPECT_EQ(now(record), Availability::kDegraded) << "a pass will find it whole";
+}
+
+TEST_F(KeepReconciledTest, AnIdleWatchAsksTheLogOnce) {
+  imported("m");
+  class Counting final : public oplog::OpLog {
+   public:
+    explicit Counting(oplog::OpLog& inner) : inner_(inner) {}
+    Result<std::uint64_t> write(const Prepare& prepare) override { return inner_.write(prepare); }
+    Status view(const std::function<Status(const metadata::StateView&)>& read) override {
+      ++asked;
+      return inner_.view(read);
+    }
+    Result<std::vector<oplog::Append>> read(std::uint64_t after, std::size_t limit) override {
+      ++asked;
+      return inner_.read(after, limit);
+    }
+    Result<bool> watch(std::uint64_t after, std::int64_t deadline, const std::atomic<bool>* cancel) override {
+      ++asked;
+      return inner_.watch(after, deadline, cancel);
+    }
+    Result<std::uint64_t> save_snapshot() override { return inner_.save_snapshot(); }
+    Result<std::string> newest_snapshot() override { return inner_.newest_snapshot(); }
+    Status trim(std::uint64_t sequence) override { return inner_.trim(sequence); }
+    Result<std::uint64_t> length() override { return inner_.length(); }
+    Status restore(const oplog::Snapshot& snapshot) override { return inner_.restore(snapshot); }
+    oplog::Capabilities capabilities() const override { return inner_.capabilities(); }
+    int asked = 0;
+
+   private:
+    oplog::OpLog& inner_;
+  } counting(*log_);
+  catalog::Catalog catalog(runtime_, counting, group_observer_, {});
+  Context context{runtime_, options_, *parts_.cold, catalog, group_observer_, options_.io_memory, false};
+  const std::uint64_t newest = catalog_.sequence().value();
+  const auto nothing = watch_store(context, newest, runtime_.mono + 60'000, cancel_);
+  ASSERT_TRUE(nothing.ok()) << nothing.status().to_string();
+  EXPECT_EQ(counting.asked, 3) << "how far the log is, what it has, and to be woken";
 }
 
 TEST_F(KeepReconciledTest, AWatchWaitsInSlicesAndHearsACancel) {

@@ -40,7 +40,13 @@ class Reconciliation {
   Reconciliation(Context& context, Observer& observer, const CancelFlag& cancel)
       : context_(context), observer_(observer), cancel_(cancel), stop_(cancel) {}
 
-  Status one(RevisionRecord record) {
+  Status one(const RevisionRecord& record) {
+    SY_RETURN_IF_ERROR(look_until_settled(record));
+    note_left(record.identity, record.metadata_generation);
+    return {};
+  }
+
+  Status look_until_settled(RevisionRecord record) {
     ++report_.checked;
     const std::string ref = formats::format_ref(record.identity);
     for (int tries = 1;; ++tries) {
@@ -74,6 +80,7 @@ class Reconciliation {
     if (context_.hot == nullptr) return {};
     return follow_policies(context_, only, observer_, cancel_, [this](const metadata::Move& move, const Status& moved) {
       std::string ref = formats::format_ref(move.identity);
+      note_left(move.identity, move.expected_metadata_generation);
       if (moved.ok()) {
         report_.changes.push_back(
             {std::move(ref), fmt::format("{} by its policy: {}", name_of(move.target), move.why)});
@@ -87,6 +94,13 @@ class Reconciliation {
   ReconcileReport take() { return std::move(report_); }
 
  private:
+  void note_left(const metadata::Identity& identity, std::uint64_t generation_before) {
+    const auto now = context_.catalog.get_weight_revision(identity);
+    if (now.ok() && now->metadata_generation != generation_before) {
+      report_.left_at[identity] = now->metadata_generation;
+    }
+  }
+
   template <typename Visit>
   Status for_each(const Visit& visit) {
     constexpr std::size_t kPage = 256;

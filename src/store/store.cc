@@ -360,6 +360,20 @@ Result<std::unique_ptr<Store>> Store::open(Runtime& runtime, const StoreOptions&
   return make_store(runtime, absolute, std::move(parts));
 }
 
+Status check_import_residency(const metadata::Policy& policy, metadata::Residency wanted) {
+  using metadata::Residency;
+  if (wanted != Residency::kHot && wanted != Residency::kCold) {
+    return {Code::kInvalidArgument, fmt::format("an import ends HOT or COLD, not {}", name_of(wanted))};
+  }
+  // Nothing ends an import MIXED: a reconcile does it afterwards.
+  const bool comes_later = policy.prefer == Residency::kMixed && wanted == Residency::kCold;
+  if (policy.mode != metadata::PolicyMode::kPinned || policy.prefer == wanted || comes_later) return {};
+  return {Code::kPolicyUnsatisfiable,
+          fmt::format("the policy pins the revision to {}, and the import is to end {}", name_of(policy.prefer),
+                      name_of(wanted)),
+          "ask for what the policy prefers, or import it with a policy that is not pinned"};
+}
+
 Result<std::uint64_t> memory_room(Runtime& runtime, const StoreOptions& options) {
   const auto parts = open_parts(runtime, options, OpenMode::kRead);
   if (parts.ok()) {

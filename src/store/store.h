@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -269,6 +270,7 @@ struct ReconcileReport {
   std::vector<Change> changes;
   std::vector<Left> waiting;  ///< for live leases, another process at work (BUSY), or a repair's source (CORRUPT)
   std::vector<Left> failed;   ///< other errors; the rest was reconciled all the same
+  std::map<metadata::Identity, std::uint64_t> left_at;  ///< the generations of the records that it moved itself
 };
 
 struct GcReport {
@@ -372,6 +374,10 @@ class Store {
 
 /// Everything an import would do but for reading the bytes: scans, validates headers and indexes. Needs no store.
 Result<formats::CheckpointPlan> preview_import(const ImportRequest& request, Observer& observer);
+
+/// For an import that is asked to end `wanted`, which is HOT or COLD: POLICY_UNSATISFIABLE where `policy`, which the
+/// revision would have, is pinned and forbids it.
+Status check_import_residency(const metadata::Policy& policy, metadata::Residency wanted);
 
 /// What the memory tier of a store can take now, be there a store or not.
 Result<std::uint64_t> memory_room(Runtime& runtime, const StoreOptions& options);

@@ -20,6 +20,16 @@ def test_an_import_takes_its_policy_from_the_settings(steelyard, checkpoint):
     assert shown["policy"] == {"prefer": "cold", "ratio": None, "mode": "auto"} == shown["revision"]["policy"]
 
 
+@pytest.mark.parametrize(("prefer", "wanted"), [("cold", "hot"), ("hot", "cold")])
+def test_a_pinned_import_ends_where_it_is_pinned(steelyard, checkpoint, prefer, wanted):
+    refused = steelyard(
+        "import", checkpoint, "m", "--policy-mode", "pinned", "--policy-prefer", prefer, "--residency", wanted, check=False
+    )
+    assert refused.code == 13
+    assert f"pins the revision to {prefer.upper()}, and the import is to end {wanted.upper()}" in refused.stderr
+    assert not steelyard.store.exists()
+
+
 def test_what_is_not_named_stays(steelyard, model):
     def policy_set(*flags) -> tuple:
         policy = steelyard.json("policy", "set", model, *flags)["policy"]
