@@ -63,28 +63,44 @@ class Collection {
 
  private:
   /// What lies in memory of revisions that are gone: late runners put it there, or it was another container's turn to
-  /// remove it. A generation is used once, so what is DELETED or has no record gets no replica that counts any more.
+  /// remove it. As in the cold tier it is held before the catalog is asked.
   Status free_hot() {
     const auto tier = mounted_hot(context_);
     if (tier == nullptr) return {};
     SY_ASSIGN_OR_RETURN(const std::vector<std::string> groups, tier->list_groups());
     for (const std::string& group : groups) {
       SY_RETURN_IF_ERROR(check_cancel());
-      SY_ASSIGN_OR_RETURN(const auto record, context_.catalog.find_by_group(group));
-      if (record && record->availability != Availability::kDeleted) continue;
+      SY_ASSIGN_OR_RETURN(bool is_gone, gone(group));
+      if (!is_gone) continue;
       SY_ASSIGN_OR_RETURN(const auto listing, tier->list_group(group));
-      std::set<std::uint64_t> seen;
+      std::vector<std::unique_ptr<tiers::HeldAttempt>> held;
       for (const tiers::AttemptName& made : listing.by_operation) {
-        SY_ASSIGN_OR_RETURN(const auto objects, tier->list_attempt(made));
+        auto one = tier->hold_attempt(made);
+        if (one.code() == Code::kNotFound) continue;
+        SY_RETURN_IF_ERROR(one.status());
+        held.push_back(std::move(one).value());
+      }
+      SY_POINT(context_.runtime, "gc.after_hold_hot");
+      SY_ASSIGN_OR_RETURN(is_gone, gone(group));
+      if (!is_gone) continue;
+      std::set<std::uint64_t> seen;
+      for (const auto& made : held) {
+        SY_ASSIGN_OR_RETURN(const auto objects, tier->list_attempt(made->name()));
         for (const tiers::ObjectStat& object : objects) {
           if (!seen.insert(object.storage).second) continue;
           ++report_.objects;
           report_.bytes += object.bytes;
         }
+        if (!dry_run_) SY_RETURN_IF_ERROR(tier->remove_held(*made));
       }
-      if (!dry_run_) SY_RETURN_IF_ERROR(remove_hot(context_, group));
+      if (!dry_run_) SY_RETURN_IF_ERROR(tier->remove_empty_group(group));
     }
     return {};
+  }
+
+  Result<bool> gone(const std::string& group) {
+    SY_ASSIGN_OR_RETURN(const auto record, context_.catalog.find_by_group(group));
+    return !record || record->availability == Availability::kDeleted;
   }
 
   /// In the cold tier's folder.

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/log.h"
 #include "base/units.h"
 #include "base/utf8.h"
 #include "formats/ref.h"
@@ -102,6 +103,17 @@ Status check_not_published_elsewhere(tiers::Tier& cold, const metadata::Revision
 
 namespace {
 
+/// Memory that is another user's, or that went away, does not keep the revision: gc frees it.
+Status free_memory(Context& context, const metadata::RevisionRecord& record) {
+  Status removed = remove_hot(context, attempt_of(record).group);
+  if (removed.code() == Code::kUnauthorized || removed.code() == Code::kUnavailable) {
+    log_warning("what of {} lies in memory is left for a gc: {}", formats::format_ref(record.identity),
+                removed.to_string());
+    return {};
+  }
+  return std::move(removed).annotate("removing from memory", formats::format_ref(record.identity));
+}
+
 Result<std::optional<metadata::RevisionRecord>> remove_and_finish(Context& context,
                                                                   const metadata::RevisionRecord& record) {
   SY_RETURN_IF_ERROR(check_not_published_elsewhere(context.cold, record));
@@ -110,7 +122,7 @@ Result<std::optional<metadata::RevisionRecord>> remove_and_finish(Context& conte
   SY_POINT(context.runtime, "delete.after_marker");
   SY_RETURN_IF_ERROR(check_no_lease(context, record));
   SY_RETURN_IF_ERROR(remove_objects(context, group).annotate("removing", formats::format_ref(record.identity)));
-  SY_RETURN_IF_ERROR(remove_hot(context, group).annotate("removing from memory", formats::format_ref(record.identity)));
+  SY_RETURN_IF_ERROR(free_memory(context, record));
   SY_POINT(context.runtime, "delete.after_objects");
   // On a full disk the marker is empty until the objects have made room for it; and a late reconcile, which saw a stray
   // one beside the published record, may have taken it away.

@@ -5,8 +5,8 @@
 //      leads back from DELETING.
 //   2. No lease lives: expired ones are ended in the log, so that no later clock finds them alive.
 //   3. Every attempt goes: its `committed` marker, the payloads, the manifest.
-//   4. What lies in the memory tier that is mounted here goes too. A listing shows that nothing is left. A marker for
-//   whose bytes there was no room gets them, one that went comes back.
+//   4. What lies in the memory tier that is mounted here goes too, unless it is another user's. A listing shows that
+//   nothing is left. A marker for whose bytes there was no room gets them, one that went comes back.
 //   5. The record becomes DELETED.
 //
 // Killed anywhere, the revision is DELETING, and whoever calls this again does again what is not done. The marker stays
