@@ -19,11 +19,6 @@ namespace {
 
 constexpr std::int64_t kPauseMs = 100;
 
-bool is_published(const metadata::RevisionRecord& record) {
-  return record.availability == metadata::Availability::kReady ||
-         record.availability == metadata::Availability::kDegraded;
-}
-
 /// What is recorded, with the findings over it.
 metadata::DamageReport merged(const metadata::DamageReport& before, const ObjectFindings& findings) {
   // Where more are counted than named, the unnamed ones stay counted: nothing is known of them.
@@ -84,6 +79,11 @@ void record_keys(Context& context, const metadata::RevisionRecord& record, std::
 }
 
 }  // namespace
+
+bool is_published(const metadata::RevisionRecord& record) {
+  return record.availability == metadata::Availability::kReady ||
+         record.availability == metadata::Availability::kDegraded;
+}
 
 std::optional<std::uint32_t> payload_index_of(const metadata::Identity& identity, std::string_view key) {
   const auto slash = key.rfind('/');

@@ -1,6 +1,9 @@
 #include "store/hot_repair.h"
 
 #include <algorithm>
+#include <map>
+#include <memory>
+#include <string>
 #include <utility>
 
 #include "base/log.h"
@@ -30,14 +33,51 @@ Result<std::vector<tiers::ObjectName>> names_of(tiers::Tier& tier, const tiers::
   return names;
 }
 
-Status drop(tiers::Tier& tier, const std::vector<tiers::ObjectName>& names, const Digest& sha256) {
+/// For who holds the lock: the record ceases to count what is about to go.
+Status lower(Context& context, metadata::RevisionRecord record, const Leaving& leaving) {
+  constexpr int kTriesMax = 8;
+  for (int tries = 1; is_published(record); ++tries) {
+    metadata::ReconcileRevision command;
+    command.identity = record.identity;
+    command.observed_generation = record.metadata_generation;
+    command.seen.damage = record.damage;
+    command.seen.cold_readable = record.residency != metadata::Residency::kAbsent;
+    see_hot_without(context, record, leaving, command.seen);
+    if (command.seen.boot_id.empty()) {
+      return {Code::kUnavailable, "what of " + formats::format_ref(record.identity) + " lies in memory is not known",
+              "run the same command again"};
+    }
+    const auto lowered = context.catalog.reconcile_weight_revision(command);
+    const bool moved = lowered.code() == Code::kStaleGeneration || lowered.code() == Code::kNotReady;
+    if (!moved || tries == kTriesMax) return lowered.status();
+    SY_ASSIGN_OR_RETURN(record, context.catalog.get_weight_revision(record.identity));
+  }
+  return {};
+}
+
+Status drop_of_group(Context& context, tiers::Tier& tier, const std::string& group,
+                     const std::vector<tiers::ObjectName>& names) {
+  SY_ASSIGN_OR_RETURN(const auto record, context.catalog.find_by_group(group));
+  std::unique_ptr<tiers::GroupLock> lock;
+  if (record && is_published(*record)) {
+    SY_ASSIGN_OR_RETURN(lock, lock_to_remove(context, tier, *record));
+    SY_RETURN_IF_ERROR(
+        lower(context, *record, [&](const tiers::ObjectName& name) { return std::ranges::count(names, name) != 0; }));
+  }
+  for (const tiers::ObjectName& name : names) SY_RETURN_IF_ERROR(tier.remove(name));
+  return {};
+}
+
+Status drop(Context& context, tiers::Tier& tier, const std::vector<tiers::ObjectName>& names, const Digest& sha256) {
   // The index first: nobody links what is on its way out.
   const auto entry = tier.stat_content(sha256);
   const auto object = tier.stat(names.front());
   if (entry.ok() && object.ok() && entry->storage == object->storage) {
     SY_RETURN_IF_ERROR(tier.remove_content(sha256));
   }
-  for (const tiers::ObjectName& name : names) SY_RETURN_IF_ERROR(tier.remove(name));
+  std::map<std::string, std::vector<tiers::ObjectName>> by_group;
+  for (const tiers::ObjectName& name : names) by_group[name.in.group].push_back(name);
+  for (const auto& [group, own] : by_group) SY_RETURN_IF_ERROR(drop_of_group(context, tier, group, own));
   return {};
 }
 
@@ -151,7 +191,7 @@ Status renew_in_memory(Context& context, const metadata::RevisionRecord& record,
   if (status.code() != Code::kNoSpace) return status;
   log_warning("what is damaged of {} in memory is removed there, as there is no room to make it anew: {}",
               formats::format_ref(record.identity), status.message());
-  return drop(*hot.tier, *names, entry.sha256);
+  return drop(context, *hot.tier, *names, entry.sha256);
 }
 
 }  // namespace steelyard::store

@@ -38,7 +38,8 @@ Result<HotDamage> find_hot_damage(Context& context, const metadata::RevisionReco
                                   const std::set<std::uint32_t>& known, StopSignal& stop, Observer& observer);
 
 /// Makes a bad replica in memory anew from the cold tier, under every name that shares it. Where memory has no room for
-/// both it goes, as it is of no use. CORRUPT when the cold one is bad too; then it stays.
+/// both it goes, as it is of no use, after the records of all that have it ceased to count it. CORRUPT when the cold
+/// one is bad too; then it stays.
 Status renew_in_memory(Context& context, const metadata::RevisionRecord& record,
                        const formats::StoredManifest& manifest, const HotReplicas& hot, std::uint32_t object,
                        StopSignal& stop);

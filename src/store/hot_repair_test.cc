@@ -3,6 +3,7 @@
 
 #include <filesystem>
 
+#include "steelyard/log.h"
 #include "store/repair.h"
 #include "store/test_hot_store.h"
 #include "store/verify.h"
@@ -88,6 +89,72 @@ TEST_F(HotRepairTest, WithoutRoomForBothABadReplicaGoes) {
   EXPECT_EQ(hot_bytes(), (kObjects - 1) * kMiB);
   ASSERT_TRUE(rehydrate().ok());
   EXPECT_TRUE(verify().problems.empty());
+}
+
+class SharedHotRepairTest : public HotRepairTest {
+ protected:
+  void SetUp() override {
+    HotRepairTest::SetUp();
+    if (IsSkipped()) return;
+    ImportRequest request;
+    request.source = root_.path() + "/src";
+    request.target.ref = {"n", "main", std::nullopt};
+    request.chunk_bytes = kMiB;
+    const auto source = open_source(request.source, false);
+    const auto imported = run_import(*context_, request, **source, silent_, cancel_);
+    ASSERT_TRUE(imported.ok()) << imported.status().to_string();
+    other_ = imported->record.identity;
+    ResidencyRequest other;
+    other.target.ref = {"n", "main", 1};
+    ASSERT_TRUE(rehydrate().ok());
+    ASSERT_TRUE(run_rehydrate(*context_, other, silent_, cancel_).ok());
+    ASSERT_EQ(hot_bytes(), kObjects * kMiB) << "they share it";
+    damage_hot(2);
+    use_capacity(kObjects * kMiB);
+  }
+  metadata::RevisionRecord other() { return catalog_->get_weight_revision(other_).value(); }
+  metadata::Identity other_;
+};
+
+TEST_F(SharedHotRepairTest, ABadReplicaGoesUnderEveryNameAndIsCountedByNobody) {
+  const auto tier = hot_->find().value();
+  bool locked = false;
+  bool counted = false;
+  runtime_.on("tier.remove", [&] {
+    const auto lock = tier->try_lock_group(attempt_of(other()).group, false);
+    if (!lock.ok() || *lock != nullptr) return;
+    locked = true;
+    counted = counted || other().residency == Residency::kHot;
+  });
+  const auto repaired = repair();
+  runtime_.on("tier.remove", {});
+  ASSERT_TRUE(repaired.ok()) << repaired.status().to_string();
+  EXPECT_TRUE(locked && !counted) << "lowered first, under the lock";
+  EXPECT_EQ(record().hot_members, kObjects - 1);
+  EXPECT_EQ(other().residency, Residency::kMixed);
+  EXPECT_EQ(other().hot_members, kObjects - 1);
+  EXPECT_EQ(hot_bytes(), (kObjects - 1) * kMiB);
+  EXPECT_TRUE(verify().problems.empty());
+}
+
+TEST_F(SharedHotRepairTest, NothingGoesWhileSomebodyCountsIt) {
+  runtime_.skip_sleeps();
+  const auto counting = hot_->find().value()->try_lock_group(attempt_of(other()).group, false);
+  ASSERT_TRUE(counting.ok() && *counting != nullptr);
+  EXPECT_EQ(repair().code(), Code::kBusy);
+  EXPECT_EQ(other().residency, Residency::kHot);
+  EXPECT_EQ(hot_bytes(), kObjects * kMiB);
+}
+
+TEST_F(HotRepairTest, AReadNamesWhatIsBadInMemory) {
+  ASSERT_TRUE(rehydrate().ok());
+  damage_hot(2);
+  std::string said;
+  const LogSink before = set_log_sink([&](LogLevel, std::string_view line) { said += std::string(line) + "\n"; });
+  EXPECT_EQ(cat(), data_);
+  set_log_sink(before);
+  EXPECT_NE(said.find("weights/default/m/main/1/payload/00000002 of m@main#1 is damaged in memory"), std::string::npos)
+      << said;
 }
 
 TEST_F(HotRepairTest, AnEvictionThatMeetsABadColdObjectLeavesItToARepair) {

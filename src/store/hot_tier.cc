@@ -36,8 +36,9 @@ Result<std::shared_ptr<tiers::Tier>> HotTier::find() { return open(false); }
 Result<std::shared_ptr<tiers::Tier>> HotTier::make() { return open(true); }
 
 Result<HotReplicas> find_hot(Context& context, const metadata::RevisionRecord& record,
-                             const formats::StoredManifest& manifest, const tiers::AttemptName* without) {
+                             const formats::StoredManifest& manifest, const Leaving& leaving) {
   HotReplicas found;
+  found.identity = record.identity;
   if (context.hot == nullptr) return found;
   SY_ASSIGN_OR_RETURN(found.tier, context.hot->find());
   if (found.tier == nullptr) return found;
@@ -45,12 +46,13 @@ Result<HotReplicas> find_hot(Context& context, const metadata::RevisionRecord& r
   const tiers::AttemptName committed = attempt_of(record);
   SY_ASSIGN_OR_RETURN(const tiers::GroupListing listing, found.tier->list_group(committed.group));
   for (const tiers::AttemptName& made : listing.by_operation) {
-    if (made.attempt != committed.attempt || (without != nullptr && made == *without)) continue;
+    if (made.attempt != committed.attempt) continue;
     SY_ASSIGN_OR_RETURN(const auto objects, found.tier->list_attempt(made));
     for (const tiers::ObjectStat& object : objects) {
       const std::uint32_t index = object.name.index;
       if (object.name.kind != tiers::ObjectKind::kPayload || index >= manifest.objects.size()) continue;
       if (object.bytes != manifest.objects[index].bytes || found.has(index)) continue;
+      if (leaving && leaving(object.name)) continue;
       found.where.resize(manifest.objects.size());
       found.where[index] = made;
       ++found.members;
@@ -103,14 +105,14 @@ HotReplicas find_hot_to_read(Context& context, const metadata::RevisionRecord& r
 namespace {
 
 /// `leaving`, if given: who asks holds the lock.
-Status count_hot(Context& context, const metadata::RevisionRecord& record, const tiers::AttemptName* leaving,
+Status count_hot(Context& context, const metadata::RevisionRecord& record, const Leaving& leaving,
                  metadata::Observation& seen) {
   if (context.hot == nullptr) return {};
   SY_ASSIGN_OR_RETURN(const auto tier, context.hot->find());
   if (tier == nullptr) return {};
   SY_ASSIGN_OR_RETURN(const std::string instance, tier->instance());
   std::unique_ptr<tiers::GroupLock> lock;
-  if (leaving == nullptr) {
+  if (!leaving) {
     SY_ASSIGN_OR_RETURN(lock, lock_to_count(context, *tier, record));
   }
   SY_ASSIGN_OR_RETURN(const auto listing, tier->list_group(attempt_of(record).group));
@@ -127,7 +129,7 @@ Status count_hot(Context& context, const metadata::RevisionRecord& record, const
   return {};
 }
 
-void see(Context& context, const metadata::RevisionRecord& record, const tiers::AttemptName* leaving,
+void see(Context& context, const metadata::RevisionRecord& record, const Leaving& leaving,
          metadata::Observation& seen) {
   seen.boot_id = context.runtime.epoch();
   const Status counted = count_hot(context, record, leaving, seen);
@@ -141,12 +143,12 @@ void see(Context& context, const metadata::RevisionRecord& record, const tiers::
 }  // namespace
 
 void see_hot(Context& context, const metadata::RevisionRecord& record, metadata::Observation& seen) {
-  see(context, record, nullptr, seen);
+  see(context, record, {}, seen);
 }
 
-void see_hot_without(Context& context, const metadata::RevisionRecord& record, const tiers::AttemptName& leaving,
+void see_hot_without(Context& context, const metadata::RevisionRecord& record, const Leaving& leaving,
                      metadata::Observation& seen) {
-  see(context, record, &leaving, seen);
+  see(context, record, leaving, seen);
 }
 
 std::shared_ptr<tiers::Tier> mounted_hot(Context& context) {

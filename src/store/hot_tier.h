@@ -39,6 +39,7 @@ class HotTier {
 
 /// The payload objects of a revision that this process can read from memory.
 struct HotReplicas {
+  metadata::Identity identity;        ///< of the revision
   std::shared_ptr<tiers::Tier> tier;  ///< null: no instance is mounted here
   std::string instance;
   std::vector<std::optional<tiers::AttemptName>> where;  ///< by object number; empty: none is hot
@@ -53,10 +54,13 @@ struct HotReplicas {
 
 struct Context;
 
+/// Whether a replica is about to be removed, and does not count any more.
+using Leaving = std::function<bool(const tiers::ObjectName& name)>;
+
 /// What a listing shows: a replica was whole when it got its name, so one of the right size counts. UNAVAILABLE when
-/// the instance went away meanwhile: then nothing is known. `without`: replicas that do not count.
+/// the instance went away meanwhile: then nothing is known.
 Result<HotReplicas> find_hot(Context& context, const metadata::RevisionRecord& record,
-                             const formats::StoredManifest& manifest, const tiers::AttemptName* without = nullptr);
+                             const formats::StoredManifest& manifest, const Leaving& leaving = {});
 
 /// Keeps the replicas of a revision from being removed while they are counted for others to know. BUSY when a process
 /// that removes some does not come to an end.
@@ -73,8 +77,8 @@ HotReplicas find_hot_to_read(Context& context, const metadata::RevisionRecord& r
 
 /// Fills in what an observer of the revision knows about memory.
 void see_hot(Context& context, const metadata::RevisionRecord& record, metadata::Observation& seen);
-/// The same for who holds the lock and is about to remove `leaving`, as if that had happened.
-void see_hot_without(Context& context, const metadata::RevisionRecord& record, const tiers::AttemptName& leaving,
+/// The same for who holds the lock and is about to remove what is `leaving`, as if that had happened.
+void see_hot_without(Context& context, const metadata::RevisionRecord& record, const Leaving& leaving,
                      metadata::Observation& seen);
 
 /// For clean-up: the instance that is mounted here; null also where it may not be used, as somebody else's must not

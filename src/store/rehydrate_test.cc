@@ -123,7 +123,8 @@ TEST_F(RehydrateTest, WhatIsTakenBackIsNotCountedByWhoTakesIt) {
   const auto lock = lock_to_remove(*context_, *hot_->find().value(), record());
   ASSERT_TRUE(lock.ok());
   metadata::Observation seen;
-  see_hot_without(*context_, record(), brought, seen);
+  see_hot_without(
+      *context_, record(), [&](const tiers::ObjectName& name) { return name.in == brought; }, seen);
   EXPECT_EQ(seen.hot_instance, record().hot_instance);
   EXPECT_EQ(seen.hot_members, 0U);
 }

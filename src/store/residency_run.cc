@@ -266,7 +266,8 @@ void ResidencyRun::fail(RunnerKeeper& keeper, const Status& why) {
   const bool locked = lock.ok() && *lock != nullptr;
   metadata::Observation seen;
   if (locked) {
-    see_hot_without(context_, record_, made_here(), seen);
+    const auto leaving = [made = made_here()](const tiers::ObjectName& name) { return name.in == made; };
+    see_hot_without(context_, record_, leaving, seen);
   } else {
     see_hot(context_, record_, seen);
   }

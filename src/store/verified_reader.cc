@@ -7,6 +7,7 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "formats/identity.h"
+#include "formats/ref.h"
 #include "hash/xxh3.h"
 
 namespace steelyard::store {
@@ -139,7 +140,10 @@ Result<std::optional<BadObject>> VerifiedReader::check(Slot& slot, std::uint64_t
 Result<std::optional<BadObject>> VerifiedReader::take_from_both(Slot& slot, ByteSpan memory, const BadObject& bad) {
   const std::uint32_t object = segments_[slot.window.segment].object;
   std::uint64_t at = bad.offset.value_or(slot.window.begin);
-  if (bad.offset) log_warning("object {} of group {} is damaged in memory", object, attempt_.group);
+  if (bad.offset) {
+    log_warning("{} of {} is damaged in memory, and is read from the cold tier",
+                formats::payload_key(hot_->identity, object), formats::format_ref(hot_->identity));
+  }
   std::optional<BadObject> cold_bad;
   for (bool from_hot = false;; from_hot = !from_hot) {
     const ByteSpan rest = memory.subspan(at - slot.window.begin, slot.window.end - at);
