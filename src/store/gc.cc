@@ -84,7 +84,18 @@ class Collection {
       }
       if (!dry_run_) SY_RETURN_IF_ERROR(remove_hot(context_, group));
     }
-    return {};
+    return free_unused_hot(*tier);
+  }
+
+  /// What killed processes left beside the objects. The tier frees it whenever it looks at its space.
+  Status free_unused_hot(tiers::Tier& tier) {
+    SY_ASSIGN_OR_RETURN(const std::vector<tiers::ContentEntry> content, tier.list_content());
+    for (const tiers::ContentEntry& entry : content) {
+      if (entry.links > 1) continue;
+      ++report_.objects;
+      report_.bytes += entry.bytes;
+    }
+    return dry_run_ ? Status() : tier.available_bytes().status();
   }
 
   /// In the cold tier's folder.

@@ -23,7 +23,8 @@ Status make_move(Context& context, const Move& move, Observer& observer, const C
   request.wait_for_others = false;
   request.only_if_idle = true;
   PhaseOfRevision phase(observer, formats::format_ref(move.identity));
-  return (move.kind == OperationKind::kEvicting ? run_evict : run_rehydrate)(context, request, phase, cancel).status();
+  const auto run = move.kind == OperationKind::kEvicting ? run_evict : run_rehydrate;
+  return run(context, request, phase, cancel, Begin::kWhereNoneRuns).status();
 }
 
 }  // namespace

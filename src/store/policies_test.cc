@@ -87,6 +87,21 @@ TEST_F(PoliciesTest, RoomIsMadeByEvictingWhatWasUsedLongestAgo) {
   EXPECT_EQ(record_of(c).residency, Residency::kHot);
 }
 
+TEST_F(PoliciesTest, RoomIsMadeByAnEvictionThatWasBegun) {
+  shrink(6 * kMiB);
+  const auto c = import_other("c", 'c');
+  ASSERT_TRUE(rehydrate(identity_).ok());
+  ResidencyRequest begin;
+  begin.target.ref = {identity_.lineage.resource_id, identity_.lineage.revision, identity_.weight_generation};
+  begin.wait = false;
+  ASSERT_TRUE(run_evict(*context_, begin, silent_, cancel_).ok());
+  const auto done = rehydrate(c, true);
+  ASSERT_TRUE(done.ok()) << done.status().to_string();
+  EXPECT_EQ(done->evicted.size(), 1U);
+  EXPECT_EQ(record_of(identity_).residency, Residency::kCold);
+  EXPECT_FALSE(record_of(identity_).operation);
+}
+
 TEST_F(PoliciesTest, WhatIsReadIsNotEvicted) {
   shrink(10 * kMiB);
   const auto b = import_other("b", 'b');

@@ -42,7 +42,7 @@ ResidencyRequest request_of(const RevisionRecord& record) {
   return request;
 }
 
-Result<ResidencyResult> ResidencyRun::run() {
+Result<ResidencyResult> ResidencyRun::run(Begin begin) {
   if (context_.hot == nullptr) return Status(Code::kUnavailable, "this store has no memory tier");
   SY_ASSIGN_OR_RETURN(record_, resolve(context_.catalog, request_.target, Purpose::kReadDegraded));
   if (const metadata::Operation* before = done_before()) {
@@ -54,7 +54,7 @@ Result<ResidencyResult> ResidencyRun::run() {
   const Selector same = selector_of(record_.identity);
   for (int tries = 1;;) {
     moved_ = false;
-    Result<ResidencyResult> done = run_on_record();
+    Result<ResidencyResult> done = run_on_record(begin);
     if (done.ok() || !token_.token.empty()) return done;
     // Waiting helps where somebody else runs the same operation, and not where a lease or another operation is in the
     // way.
@@ -75,13 +75,15 @@ Result<ResidencyResult> ResidencyRun::run() {
   }
 }
 
-Result<ResidencyResult> ResidencyRun::run_on_record() {
+Result<ResidencyResult> ResidencyRun::run_on_record(Begin begin) {
   result_.operation.reset();
   SY_RETURN_IF_ERROR(load());
   SY_RETURN_IF_ERROR(look());
   if (!record_.operation) {
-    SY_ASSIGN_OR_RETURN(const bool there, is_there());
-    if (there) {
+    // One that this run had to end, as it could not go on, is started anew.
+    const bool ended_by_others = begin == Begin::kNothing && !never_to_go_on_;
+    SY_ASSIGN_OR_RETURN(const bool done, ended_by_others ? Result<bool>(true) : is_there());
+    if (done) {
       result_.record = record_;
       return std::move(result_);
     }
@@ -227,7 +229,8 @@ Result<ResidencyResult> ResidencyRun::carry_out() {
   Status status = check_operation();
   if (status.ok()) status = move_objects(keeper);
   SY_POINT(context_.runtime, "residency.after_objects");
-  if (status.ok()) {
+  const bool moved = status.ok();
+  if (moved) {
     auto ended = keeper.end(OperationState::kDone, done_message(), observation());
     if (ended.ok()) {
       SY_POINT(context_.runtime, "residency.after_end");
@@ -236,9 +239,12 @@ Result<ResidencyResult> ResidencyRun::carry_out() {
       return std::move(result_);
     }
     status = std::move(ended).status();
-  } else if (!check_not_deleted(context_, record_).ok()) {
+  }
+  if (Status deleted = check_not_deleted(context_, record_); !deleted.ok()) {
     clear_up();
-  } else if (can_never_go_on(status)) {
+    return deleted;
+  }
+  if (!moved && can_never_go_on(status)) {
     fail(keeper, status);
     return status;
   }

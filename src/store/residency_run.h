@@ -17,6 +17,7 @@
 #include "metadata/mixed_plan.h"
 #include "store/context.h"
 #include "store/hot_tier.h"
+#include "store/residency.h"
 #include "store/runner_keeper.h"
 #include "store/stop_signal.h"
 
@@ -30,7 +31,7 @@ class ResidencyRun {
   virtual ~ResidencyRun() = default;
   /// BUSY while another operation runs; while a live runner has one of the same target, it is waited for. A record that
   /// moved between being read and the start, without the caller's fence, is read again.
-  Result<ResidencyResult> run();
+  Result<ResidencyResult> run(Begin begin);
 
  protected:
   ResidencyRun(Context& context, const ResidencyRequest& request, Observer& observer, const CancelFlag& cancel,
@@ -85,7 +86,7 @@ class ResidencyRun {
   ResidencyResult result_;
 
  private:
-  Result<ResidencyResult> run_on_record();
+  Result<ResidencyResult> run_on_record(Begin begin);
   bool is_own_kind() const;
   metadata::Residency target() const;
   const metadata::Operation* done_before() const;
