@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Callable, Iterator
 
 NOISE_MAX = 0.10
+MIB = 1 << 20
 
 
 @dataclass
@@ -119,11 +120,20 @@ def peak_rss(command: list, env: dict[str, str] | None = None) -> int:
 
 def disk_bytes(command: list, env: dict[str, str]) -> tuple[int, int]:
     """What a command read from and wrote to disks, in bytes; what the page cache gives is not counted."""
-    pid = os.posix_spawn(str(command[0]), [str(part) for part in command], env, file_actions=[(os.POSIX_SPAWN_OPEN, 1, "/dev/null", os.O_WRONLY, 0)])
-    _, status, usage = os.wait4(pid, 0)
-    if os.waitstatus_to_exitcode(status) != 0:
-        raise SystemExit(f"{' '.join(map(str, command))}: exit {os.waitstatus_to_exitcode(status)}")
-    return usage.ru_inblock * 512, usage.ru_oublock * 512
+    return disk_bytes_of_all([command], env)
+
+
+def disk_bytes_of_all(commands: list[list], env: dict[str, str]) -> tuple[int, int]:
+    """The same of commands that run at once, and of what they start and wait for."""
+    quiet = [(os.POSIX_SPAWN_OPEN, 1, "/dev/null", os.O_WRONLY, 0)]
+    pids = [os.posix_spawn(str(command[0]), [str(part) for part in command], env, file_actions=quiet) for command in commands]
+    read = written = 0
+    for pid, command in zip(pids, commands, strict=True):
+        _, status, usage = os.wait4(pid, 0)
+        if os.waitstatus_to_exitcode(status) != 0:
+            raise SystemExit(f"{' '.join(map(str, command))}: exit {os.waitstatus_to_exitcode(status)}")
+        read, written = read + usage.ru_inblock * 512, written + usage.ru_oublock * 512
+    return read, written
 
 
 class Cgroup:
