@@ -432,7 +432,7 @@ class Bench:
             run([BINARY, "verify", "model"], env=env, wanted=5)
             forget(self.store, source)
             begin = time.perf_counter()
-            some_read, some_written = disk_bytes([BINARY, "repair", "model", "--source", source], env)
+            some_read, some_written = disk_bytes([BINARY, "repair", "model", "--source", source], env=env)
             times.values.append(time.perf_counter() - begin)
             read.append(some_read)
             written.append(some_written)
