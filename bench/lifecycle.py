@@ -200,7 +200,7 @@ def reconcile(bench: Bench, revisions: int = 100_000) -> Row:
     )  # fmt: skip
 
 
-def simulate(bench: Bench, histories: int = 200) -> Row:
+def simulate(bench: Bench, histories: int = 100) -> Row:
     run(["ninja", "-C", ROOT / "build", "steelyard_simulate"])
     rates = Series()
     for _ in range(bench.rounds):
