@@ -119,6 +119,8 @@ Status check_reached(const RevisionRecord& record, const std::optional<Observati
                                : operation.target == Residency::kCold ? 0
                                : rehydrates                           ? operation.total_members
                                                                       : all - operation.total_members;
+  // Who could not look has seen nothing.
+  if (seen->boot_id.empty()) return {Code::kNotReady, what + " is not done: what is in memory could not be counted"};
   if (rehydrates ? seen->hot_members >= wanted : seen->hot_members <= wanted) return {};
   return {Code::kNotReady, what + " is not done: " + std::to_string(seen->hot_members) + " of " + std::to_string(all) +
                                " members are hot, wanted " + (rehydrates ? "at least " : "at most ") +

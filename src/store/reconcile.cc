@@ -221,16 +221,17 @@ class Reconciliation {
     return false;
   }
 
-  /// Goes on with a move that nobody carries out. One that a lease pauses is left to wait.
+  /// Goes on with a move that nobody carries out. One that a lease pauses, or that somebody carries out, is left to
+  /// wait.
   Status end_move(const RevisionRecord& record) {
     if (!record.operation || !moves_replicas(record.operation->kind) || context_.hot == nullptr) return {};
     if (!works_here(record)) return {};
     const bool evicts = record.operation->kind == metadata::OperationKind::kEvicting;
     ResidencyRequest request = request_of(record);
-    request.wait_for_leases = false;
+    request.wait_for_others = false;
     PhaseOfRevision observer(observer_, formats::format_ref(record.identity));
     const auto moved = (evicts ? run_evict : run_rehydrate)(context_, request, observer, cancel_);
-    if (evicts && moved.code() == Code::kBusy) {
+    if (moved.code() == Code::kBusy) {
       report_.waiting.push_back({formats::format_ref(record.identity), moved.status()});
       return {};
     }

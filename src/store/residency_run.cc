@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -44,6 +45,11 @@ ResidencyRequest request_of(const RevisionRecord& record) {
 Result<ResidencyResult> ResidencyRun::run() {
   if (context_.hot == nullptr) return Status(Code::kUnavailable, "this store has no memory tier");
   SY_ASSIGN_OR_RETURN(record_, resolve(context_.catalog, request_.target, Purpose::kReadDegraded));
+  if (const metadata::Operation* before = done_before()) {
+    result_.record = record_;
+    result_.operation = *before;
+    return std::move(result_);
+  }
   SY_RETURN_IF_ERROR(check_expected());
   const Selector same = selector_of(record_.identity);
   for (int tries = 1;;) {
@@ -52,7 +58,7 @@ Result<ResidencyResult> ResidencyRun::run() {
     if (done.ok() || !token_.token.empty()) return done;
     // Waiting helps where somebody else runs the same operation, and not where a lease or another operation is in the
     // way.
-    const bool busy = done.code() == Code::kBusy && request_.wait;
+    const bool busy = done.code() == Code::kBusy && request_.wait && request_.wait_for_others;
     const bool moved = (done.code() == Code::kStaleGeneration || moved_) && !request_.expected_generation;
     if (!busy && !moved) return done;
     SY_RETURN_IF_ERROR(stop_.status(noun()));
@@ -69,6 +75,7 @@ Result<ResidencyResult> ResidencyRun::run() {
 }
 
 Result<ResidencyResult> ResidencyRun::run_on_record() {
+  result_.operation.reset();
   SY_RETURN_IF_ERROR(load());
   SY_RETURN_IF_ERROR(look());
   if (!record_.operation) {
@@ -102,6 +109,19 @@ Residency ResidencyRun::target() const { return request_.ratio_millionths ? Resi
 bool ResidencyRun::is_own_kind() const {
   return record_.operation && record_.operation->kind == kind_ && record_.operation->target == target() &&
          record_.operation->ratio_millionths == request_.ratio_millionths;
+}
+
+/// The operation that this request started, where its answer was lost: the last one that was started at the expected
+/// generation, to the same end.
+const metadata::Operation* ResidencyRun::done_before() const {
+  if (!request_.expected_generation || *request_.expected_generation == record_.metadata_generation) return nullptr;
+  const auto& ended = record_.finished_operations;
+  const auto own = std::find_if(ended.rbegin(), ended.rend(), [&](const metadata::Operation& operation) {
+    return operation.request.expected_generation == *request_.expected_generation;
+  });
+  const bool same = own != ended.rend() && own->kind == kind_ && own->target == target() &&
+                    own->ratio_millionths == request_.ratio_millionths && own->state == OperationState::kDone;
+  return same ? &*own : nullptr;
 }
 
 /// An operation that was started at the expected generation is this one, interrupted.

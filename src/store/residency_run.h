@@ -88,6 +88,7 @@ class ResidencyRun {
   Result<ResidencyResult> run_on_record();
   bool is_own_kind() const;
   metadata::Residency target() const;
+  const metadata::Operation* done_before() const;
   Status check_expected() const;
   Status load();
   Status check_space();
