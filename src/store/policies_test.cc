@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "store/make_room.h"
+#include "store/placement.h"
 #include "store/test_hot_store.h"
 
 namespace steelyard::store {
@@ -68,6 +69,22 @@ class PoliciesTest : public HotStoreTest {
     });
   }
 };
+
+TEST_F(PoliciesTest, APlacementHoldsOnlyWhatMayMove) {
+  const auto pinned = import_other("pinned", 'p');
+  import_other("cold", 'c');
+  EXPECT_FALSE(find_placement(*context_, true).value().has_value()) << "no policy moves anything";
+  ASSERT_TRUE(rehydrate(identity_).ok());
+  set_policy(pinned, PolicyMode::kPinned, Residency::kHot);
+  const auto identities = [&](bool for_policies) {
+    const auto placement = find_placement(*context_, for_policies).value().value();
+    std::vector<metadata::Identity> found;
+    for (const auto& placed : placement.revisions) found.push_back(placed.record.identity);
+    return found;
+  };
+  EXPECT_EQ(identities(false), std::vector{identity_});
+  EXPECT_EQ(identities(true), (std::vector{identity_, pinned}));
+}
 
 TEST_F(PoliciesTest, RoomIsMadeByEvictingWhatWasUsedLongestAgo) {
   shrink(10 * kMiB);
