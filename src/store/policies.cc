@@ -22,8 +22,7 @@ Status make_move(Context& context, const Move& move, Observer& observer, const C
   request.ratio_millionths = move.ratio_millionths;
   request.wait_for_leases = false;
   PhaseOfRevision phase(observer, formats::format_ref(move.identity));
-  const auto run = move.kind == OperationKind::kEvicting ? run_evict : run_rehydrate;
-  return run(context, request, phase, cancel, Begin::kWhereNoneRuns).status();
+  return (move.kind == OperationKind::kEvicting ? run_evict : run_rehydrate)(context, request, phase, cancel).status();
 }
 
 }  // namespace

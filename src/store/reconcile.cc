@@ -229,13 +229,12 @@ class Reconciliation {
     ResidencyRequest request = request_of(record);
     request.wait_for_leases = false;
     PhaseOfRevision observer(observer_, formats::format_ref(record.identity));
-    const auto moved = (evicts ? run_evict : run_rehydrate)(context_, request, observer, cancel_, Begin::kNothing);
+    const auto moved = (evicts ? run_evict : run_rehydrate)(context_, request, observer, cancel_);
     if (evicts && moved.code() == Code::kBusy) {
       report_.waiting.push_back({formats::format_ref(record.identity), moved.status()});
       return {};
     }
     SY_RETURN_IF_ERROR(moved.status());
-    if (!moved->operation) return {};  // others ended it
     changed(record, evicts ? "the eviction that was begun is done" : "the rehydration that was begun is done");
     return {};
   }

@@ -127,8 +127,8 @@ class Rehydration final : public ResidencyRun {
 }  // namespace
 
 Result<ResidencyResult> rehydrate_only(Context& context, const ResidencyRequest& request, Observer& observer,
-                                       const CancelFlag& cancel, Begin begin) {
-  return Rehydration(context, request, observer, cancel).run(begin);
+                                       const CancelFlag& cancel) {
+  return Rehydration(context, request, observer, cancel).run();
 }
 
 }  // namespace steelyard::store

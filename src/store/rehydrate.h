@@ -6,7 +6,6 @@
 #pragma once
 
 #include "store/context.h"
-#include "store/residency.h"
 
 namespace steelyard::store {
 
@@ -14,6 +13,6 @@ namespace steelyard::store {
 /// cold object: an operation that is under way has FAILED then, and what it brought is removed. Any other error leaves
 /// the operation RUNNING without a runner.
 Result<ResidencyResult> rehydrate_only(Context& context, const ResidencyRequest& request, Observer& observer,
-                                       const CancelFlag& cancel, Begin begin = Begin::kWhereNoneRuns);
+                                       const CancelFlag& cancel);
 
 }  // namespace steelyard::store

@@ -9,20 +9,19 @@
 namespace steelyard::store {
 namespace {
 
-using Step = Result<ResidencyResult> (*)(Context&, const ResidencyRequest&, Observer&, const CancelFlag&, Begin);
+using Step = Result<ResidencyResult> (*)(Context&, const ResidencyRequest&, Observer&, const CancelFlag&);
 
 Result<ResidencyResult> in_order(Step first, Step second, Context& context, const ResidencyRequest& request,
-                                 Observer& observer, const CancelFlag& cancel, Begin begin) {
-  auto begun = first(context, request, observer, cancel, begin);
+                                 Observer& observer, const CancelFlag& cancel) {
+  auto begun = first(context, request, observer, cancel);
   if (!begun.ok() || !request.ratio_millionths || !request.wait) return begun;
   const bool nothing_hot =
       begun->record.residency != metadata::Residency::kHot && begun->record.residency != metadata::Residency::kMixed;
   if (nothing_hot) return begun;
-  if (begin == Begin::kNothing && !begun->operation) return begun;
   ResidencyRequest rest = request;
   rest.target = selector_of(begun->record.identity);
   rest.expected_generation.reset();
-  SY_ASSIGN_OR_RETURN(ResidencyResult done, second(context, rest, observer, cancel, Begin::kWhereNoneRuns));
+  SY_ASSIGN_OR_RETURN(ResidencyResult done, second(context, rest, observer, cancel));
   done.moved_objects += begun->moved_objects;
   done.read_bytes += begun->read_bytes;
   if (!done.operation) done.operation = std::move(begun->operation);
@@ -32,13 +31,13 @@ Result<ResidencyResult> in_order(Step first, Step second, Context& context, cons
 }  // namespace
 
 Result<ResidencyResult> run_rehydrate(Context& context, const ResidencyRequest& request, Observer& observer,
-                                      const CancelFlag& cancel, Begin begin) {
-  return in_order(rehydrate_only, evict_only, context, request, observer, cancel, begin);
+                                      const CancelFlag& cancel) {
+  return in_order(rehydrate_only, evict_only, context, request, observer, cancel);
 }
 
 Result<ResidencyResult> run_evict(Context& context, const ResidencyRequest& request, Observer& observer,
-                                  const CancelFlag& cancel, Begin begin) {
-  return in_order(evict_only, rehydrate_only, context, request, observer, cancel, begin);
+                                  const CancelFlag& cancel) {
+  return in_order(evict_only, rehydrate_only, context, request, observer, cancel);
 }
 
 }  // namespace steelyard::store

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -42,14 +41,14 @@ ResidencyRequest request_of(const RevisionRecord& record) {
   return request;
 }
 
-Result<ResidencyResult> ResidencyRun::run(Begin begin) {
+Result<ResidencyResult> ResidencyRun::run() {
   if (context_.hot == nullptr) return Status(Code::kUnavailable, "this store has no memory tier");
   SY_ASSIGN_OR_RETURN(record_, resolve(context_.catalog, request_.target, Purpose::kReadDegraded));
   SY_RETURN_IF_ERROR(check_expected());
   const Selector same = selector_of(record_.identity);
   for (int tries = 1;;) {
     moved_ = false;
-    Result<ResidencyResult> done = run_on_record(begin);
+    Result<ResidencyResult> done = run_on_record();
     if (done.ok() || !token_.token.empty()) return done;
     // Waiting helps where somebody else runs the same operation, and not where a lease or another operation is in the
     // way.
@@ -60,7 +59,7 @@ Result<ResidencyResult> ResidencyRun::run(Begin begin) {
     const bool was_running = record_.operation.has_value();
     SY_ASSIGN_OR_RETURN(record_, resolve(context_.catalog, same, Purpose::kReadDegraded));
     const bool somebody_works = is_own_kind() || (was_running && !record_.operation);
-    if (busy && (!somebody_works || is_paused())) return done;
+    if (busy && !somebody_works) return done;
     if (busy) {
       context_.runtime.sleep_ms(kPauseMs);
     } else if (tries++ == kTriesMax) {
@@ -69,14 +68,12 @@ Result<ResidencyResult> ResidencyRun::run(Begin begin) {
   }
 }
 
-Result<ResidencyResult> ResidencyRun::run_on_record(Begin begin) {
+Result<ResidencyResult> ResidencyRun::run_on_record() {
   SY_RETURN_IF_ERROR(load());
   SY_RETURN_IF_ERROR(look());
   if (!record_.operation) {
-    // One that this run had to end, as it could not go on, is started anew.
-    const bool ended_by_others = begin == Begin::kNothing && !never_to_go_on_;
-    SY_ASSIGN_OR_RETURN(const bool done, ended_by_others ? Result<bool>(true) : is_there());
-    if (done) {
+    SY_ASSIGN_OR_RETURN(const bool there, is_there());
+    if (there) {
       result_.record = record_;
       return std::move(result_);
     }
@@ -86,13 +83,6 @@ Result<ResidencyResult> ResidencyRun::run_on_record(Begin begin) {
   SY_POINT(context_.runtime, "residency.after_start");
   if (token_.token.empty()) return std::move(result_);
   return carry_out();
-}
-
-/// Whether leases keep the one waiting who carries the eviction out, and this request is not to wait for leases.
-bool ResidencyRun::is_paused() const {
-  if (request_.wait_for_leases || kind_ != metadata::OperationKind::kEvicting) return false;
-  const auto leases = context_.catalog.list_leases(record_.identity);
-  return leases.ok() && std::ranges::any_of(*leases, [](const auto& row) { return row.left_ms > 0; });
 }
 
 /// Nothing is started that cannot fit. Where there is no room because another process has begun the same, that is
@@ -221,8 +211,7 @@ Result<ResidencyResult> ResidencyRun::carry_out() {
   Status status = check_operation();
   if (status.ok()) status = move_objects(keeper);
   SY_POINT(context_.runtime, "residency.after_objects");
-  const bool moved = status.ok();
-  if (moved) {
+  if (status.ok()) {
     auto ended = keeper.end(OperationState::kDone, done_message(), observation());
     if (ended.ok()) {
       SY_POINT(context_.runtime, "residency.after_end");
@@ -231,13 +220,9 @@ Result<ResidencyResult> ResidencyRun::carry_out() {
       return std::move(result_);
     }
     status = std::move(ended).status();
-  }
-  if (Status deleted = check_not_deleted(context_, record_); !deleted.ok()) {
+  } else if (!check_not_deleted(context_, record_).ok()) {
     clear_up();
-    return deleted;
-  }
-  const bool for_good = status.code() == Code::kNoSpace || status.code() == Code::kCorrupt || never_to_go_on_;
-  if (for_good && !moved) {
+  } else if (status.code() == Code::kNoSpace || status.code() == Code::kCorrupt || never_to_go_on_) {
     fail(keeper, status);
     return status;
   }

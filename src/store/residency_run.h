@@ -17,7 +17,6 @@
 #include "metadata/mixed_plan.h"
 #include "store/context.h"
 #include "store/hot_tier.h"
-#include "store/residency.h"
 #include "store/runner_keeper.h"
 #include "store/stop_signal.h"
 
@@ -31,7 +30,7 @@ class ResidencyRun {
   virtual ~ResidencyRun() = default;
   /// BUSY while another operation runs; while a live runner has one of the same target, it is waited for. A record that
   /// moved between being read and the start, without the caller's fence, is read again.
-  Result<ResidencyResult> run(Begin begin);
+  Result<ResidencyResult> run();
 
  protected:
   ResidencyRun(Context& context, const ResidencyRequest& request, Observer& observer, const CancelFlag& cancel,
@@ -86,9 +85,8 @@ class ResidencyRun {
   ResidencyResult result_;
 
  private:
-  Result<ResidencyResult> run_on_record(Begin begin);
+  Result<ResidencyResult> run_on_record();
   bool is_own_kind() const;
-  bool is_paused() const;
   metadata::Residency target() const;
   Status check_expected() const;
   Status load();
