@@ -49,7 +49,12 @@ struct StoreOptions {
   std::optional<std::uint64_t> cold_reserve_free = {};
   std::string hot_path = "/dev/shm";  ///< the tmpfs of the memory tier
   std::optional<std::uint64_t> hot_capacity =
-      {};                                ///< bytes that it may hold, at least 1 MiB; absent: half of the tmpfs
+      {};  ///< bytes that it may hold, at least 1 MiB; absent: half of the tmpfs
+  /// Shares of that: above the first one policies make room, down to the second. 1 to 999,999.
+  std::uint32_t hot_high_watermark_millionths = 900'000;
+  std::uint32_t hot_low_watermark_millionths = 800'000;
+  std::int64_t policy_cooldown_ms =
+      300'000;                           ///< from a move to the next one that an AUTO policy makes; at most 30 days
   std::int64_t lease_ttl_ms = 30'000;    ///< of leases that the library renews; 1 second to 24 hours
   std::int64_t gc_grace_ms = 3'600'000;  ///< how long bytes that no revision has are kept, in case they come again
 };
@@ -214,6 +219,9 @@ struct ResidencyOptions {
   /// The share of the bytes that is to be in memory, in millionths; the nearest to it that whole objects allow. Absent:
   /// all of them, or none.
   std::optional<std::uint32_t> ratio_millionths = {};
+  /// For rehydrate, where memory is short: evicts idle revisions, the least recently used first. Where that is not
+  /// enough, nothing is evicted; BUSY if leases hold what would do.
+  bool make_room = false;
   /// False: the operation is only started, and left to the same call without this, or a reconcile.
   bool wait = true;
 };
@@ -222,6 +230,7 @@ struct ResidencyReport {
   std::optional<Operation> operation = {};  ///< the last one; absent: there was nothing to move
   std::uint64_t moved_objects = 0;          ///< into memory, or out of it
   std::uint64_t read_bytes = 0;             ///< from the cold tier
+  std::vector<Ref> evicted = {};            ///< to make room, in order
 };
 
 /// A change of a policy: what is absent stays as it is, but that a ratio goes when the preference is not kMixed.
@@ -436,6 +445,10 @@ class Store {
   /// is success.
   Result<LeaseInfo> acquire_lease(const Ref& ref, const LeaseOptions& options = {},
                                   const std::string& nonce = {}) const;
+  /// Moves the revision as its policy asks for now: an AUTO one that somebody has a lease of comes into memory, if
+  /// there is room or room can be made. Call it after acquiring a lease, or leave it to a reconcile. False: nothing to
+  /// do.
+  Result<bool> follow_policy(const Ref& ref, const Hooks& hooks = {}) const;
   Result<LeaseInfo> renew_lease(const std::string& lease_id, std::int64_t ttl_ms) const;
   Status release_lease(const std::string& lease_id) const;
   /// The live leases of a revision, or of the store's namespace.

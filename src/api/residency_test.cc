@@ -73,6 +73,23 @@ TEST_F(ApiMemoryTest, ARevisionComesIntoMemoryAndLeavesIt) {
   EXPECT_EQ(store.evict(ref_, some).code(), Code::kInvalidArgument);
 }
 
+TEST_F(ApiMemoryTest, WhoHoldsAnAutoRevisionBringsItIn) {
+  const Store store = open();
+  imported(store);
+  EXPECT_FALSE(*store.follow_policy(ref_)) << "MANUAL";
+  PolicyChange change;
+  change.mode = PolicyMode::kAuto;
+  change.prefer = Residency::kHot;
+  ASSERT_TRUE(store.update_policy(ref_, change).ok());
+  EXPECT_FALSE(*store.follow_policy(ref_)) << "nobody reads it";
+  const auto held = store.hold(ref_);
+  ASSERT_TRUE(held.ok()) << held.status().to_string();
+  const auto moved = store.follow_policy(ref_);
+  ASSERT_TRUE(moved.ok()) << moved.status().to_string();
+  EXPECT_TRUE(*moved);
+  EXPECT_EQ(store.find(ref_)->residency, Residency::kHot);
+}
+
 TEST_F(ApiMemoryTest, AnOperationThatIsOnlyStartedMayBeCancelledOrGoneOnWith) {
   const Store store = open();
   imported(store);

@@ -90,6 +90,14 @@ Result<store::StoreOptions> to_core(const StoreOptions& options) {
   out.cold_reserve_free = options.cold_reserve_free;
   out.hot_path = options.hot_path;
   out.hot_capacity = options.hot_capacity;
+  SY_RETURN_IF_ERROR(
+      check_option("hot_high_watermark_millionths", options.hot_high_watermark_millionths, 1U, 999'999U));
+  SY_RETURN_IF_ERROR(check_option("hot_low_watermark_millionths", options.hot_low_watermark_millionths, 1U, 999'999U));
+  SY_RETURN_IF_ERROR(check_option("policy_cooldown_ms", options.policy_cooldown_ms, std::int64_t{0},
+                                  std::int64_t{30} * 24 * 3'600'000));
+  out.hot_high_watermark_millionths = options.hot_high_watermark_millionths;
+  out.hot_low_watermark_millionths = options.hot_low_watermark_millionths;
+  out.policy_cooldown_ms = options.policy_cooldown_ms;
   out.io_memory = options.io_memory;
   out.jobs = options.jobs;
   out.lease_ttl_ms = options.lease_ttl_ms;
@@ -153,6 +161,7 @@ Result<ResidencyReport> move(const Impl& impl, Move to, const Ref& ref, const Re
   SY_ASSIGN_OR_RETURN(core.target, impl.selector(ref));
   core.expected_generation = options.expected_generation;
   core.ratio_millionths = options.ratio_millionths;
+  core.make_room = options.make_room;
   core.wait = options.wait;
   HookObserver observer(hooks);
   SY_ASSIGN_OR_RETURN(const auto result, ((*impl.core).*to)(core, observer, flag_of(hooks.cancel)));
@@ -323,6 +332,14 @@ Result<ResidencyReport> Store::rehydrate(const Ref& ref, const ResidencyOptions&
 
 Result<ResidencyReport> Store::evict(const Ref& ref, const ResidencyOptions& options, const Hooks& hooks) const {
   return move(*impl_, &store::Store::evict, ref, options, hooks);
+}
+
+Result<bool> Store::follow_policy(const Ref& ref, const Hooks& hooks) const {
+  SY_RETURN_IF_ERROR(impl_->check_writes());
+  SY_ASSIGN_OR_RETURN(const auto selector, impl_->selector(ref));
+  SY_ASSIGN_OR_RETURN(const auto record, impl_->core->find(selector));
+  HookObserver observer(hooks);
+  return impl_->core->follow_policy(record.identity, observer, flag_of(hooks.cancel));
 }
 
 Result<Operation> Store::operation(const std::string& operation_id) const {

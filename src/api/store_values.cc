@@ -255,6 +255,9 @@ ResidencyReport from_core(const store::ResidencyResult& result) {
   if (result.operation) out.operation = from_core(*result.operation);
   out.moved_objects = result.moved_objects;
   out.read_bytes = result.read_bytes;
+  for (const std::string& text : result.evicted) {
+    if (auto ref = parse_ref(text); ref.ok()) out.evicted.push_back(std::move(ref).value());
+  }
   return out;
 }
 

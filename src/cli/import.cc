@@ -38,7 +38,7 @@ constexpr FlagSpec kFlags[] = {
     {.name = "--residency",
      .placeholder = "WHERE",
      .help =
-         "where the revision is when the command ends (default: the setting policy.prefer; only cold in this version)",
+         "where the revision is when the command ends (default: the setting policy.prefer)",
      .choices = "hot|cold"},
     {.name = "--dry-run",
      .placeholder = {},

@@ -394,7 +394,7 @@ start.retry         nf     nf        nr   nr      nr       st    +        nr    
 take                nf     nf        st   st      st       st    st       st       st       st      st      st     st  st     by       by       by     by     by
 take.own            nf     nf        st   st      st       st    st       st       st       st      st      st     st  st     =        =        =      =      =
 take.gone           nf     nf        st   st      st       st    st       st       st       st      st      st     st  st     +        +        +      +      +
-take.elsewhere      nf     nf        st   st      st       st    st       st       st       st      st      st     st  st     un       un       un     un     by
+take.elsewhere      nf     nf        st   st      st       st    st       st       st       st      st      st     st  st     un       un       un     by     by
 report.own          nf     nf        st   st      st       st    st       st       st       st      st      st     st  st     +        +        +      +      +
 report.other        nf     nf        st   st      st       st    st       st       st       st      st      st     st  st     st       st       st     st     st
 permit              nf     nf        st   st      st       st    st       st       st       st      st      st     st  st     +        +        by     ia     ia

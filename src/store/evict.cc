@@ -21,6 +21,7 @@ using metadata::Residency;
 constexpr std::uint64_t kBatchBytes = 256ULL << 20;
 constexpr std::size_t kBatchObjects = 1024;
 constexpr std::int64_t kPauseMs = 100;
+constexpr std::int64_t kPauseMsMax = 1'000;
 
 class Eviction final : public ResidencyRun {
  public:
@@ -114,41 +115,41 @@ class Eviction final : public ResidencyRun {
   /// Waits for the permission, as long as it takes.
   Status remove(RunnerKeeper& keeper, Batch& batch, bool last) {
     if (batch.members_before_and_in_it == batch.members_before && !last) return {};
-    const std::string group = attempt_of(record_).group;
-    for (bool waited = false;;) {
+    for (std::int64_t pause_ms = kPauseMs;;) {
       SY_RETURN_IF_ERROR(stop_.status(noun()));
-      SY_ASSIGN_OR_RETURN(const auto lock, tier_->try_lock_group(group, true));
-      Status refused;
-      if (lock != nullptr) {
-        const auto permitted = context_.catalog.permit_removal(
-            {.identity = record_.identity, .token = token_, .members = batch.members_before_and_in_it});
-        if (permitted.ok()) {
-          if (waited) keeper.set_message({});
-          record_ = *permitted->record;
-          SY_POINT(context_.runtime, "evict.after_permission");
-          SY_RETURN_IF_ERROR(check_still_whole(batch));
-          SY_RETURN_IF_ERROR(remove_replicas(group, batch, last));
-          break;
-        }
-        refused = permitted.status();
-        if (refused.code() != Code::kBusy) return refused;
+      Status refused = try_remove(batch, last);
+      if (refused.ok()) break;
+      if (refused.code() != Code::kBusy) return refused;
+      if (!request_.wait_for_others) {
+        return {Code::kBusy, "paused: " + refused.message(), "the next reconcile goes on with it"};
       }
-      if (lock != nullptr && !request_.wait_for_leases) {
-        return {Code::kBusy, "paused: " + refused.message(),
-                "it goes on when they are released, with the next reconcile"};
-      }
-      waited = true;
-      keeper.set_message(lock == nullptr ? "paused: another process looks at its replicas, or removes some"
-                                         : "paused: " + refused.message());
+      // The text stands in the log, so it is one that does not change with the time.
+      keeper.set_message("paused: somebody reads it (steelyard lease list " + ref() + "), or counts what is in memory");
       SY_POINT(context_.runtime, "evict.paused");
-      context_.runtime.sleep_ms(kPauseMs);
+      context_.runtime.sleep_ms(pause_ms);
+      pause_ms = std::min(2 * pause_ms, kPauseMsMax);
     }
+    keeper.set_message({});
     keeper.add(batch.members_before_and_in_it - batch.members_before, batch.bytes);
     SY_POINT(context_.runtime, "evict.after_removal");
     const std::uint64_t members = batch.members_before_and_in_it;
     batch = {};
     batch.members_before = batch.members_before_and_in_it = members;
     return {};
+  }
+
+  /// BUSY while a lease lives, or somebody else has the group's lock. It is held from before the permission to the end
+  /// of the removals, and not while this waits.
+  Status try_remove(const Batch& batch, bool last) {
+    SY_ASSIGN_OR_RETURN(const auto lock, lock_to_remove(context_, *tier_, record_));
+    SY_ASSIGN_OR_RETURN(
+        metadata::Answer permitted,
+        context_.catalog.permit_removal(
+            {.identity = record_.identity, .token = token_, .members = batch.members_before_and_in_it}));
+    record_ = *std::move(permitted.record);
+    SY_POINT(context_.runtime, "evict.after_permission");
+    SY_RETURN_IF_ERROR(check_still_whole(batch));
+    return remove_replicas(batch, last);
   }
 
   /// Somebody may have found a cold object bad since it was read.
@@ -162,7 +163,8 @@ class Eviction final : public ResidencyRun {
     return {};
   }
 
-  Status remove_replicas(const std::string& group, const Batch& batch, bool last) {
+  Status remove_replicas(const Batch& batch, bool last) {
+    const std::string group = attempt_of(record_).group;
     SY_ASSIGN_OR_RETURN(const auto listing, tier_->list_group(group));
     for (const tiers::AttemptName& made : listing.by_operation) {
       for (const std::uint32_t object : batch.objects) {

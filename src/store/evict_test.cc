@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "store/runner_keeper.h"
 #include "store/test_hot_store.h"
 
 namespace steelyard::store {
@@ -177,6 +178,71 @@ TEST_F(EvictTest, ARatioIsReachedFromBothSides) {
   done = evict();
   ASSERT_TRUE(done.ok());
   EXPECT_FALSE(done->operation) << "what is COLD needs none";
+}
+
+TEST_F(EvictTest, WhileItIsPausedOthersCount) {
+  std::optional<metadata::Lease> held;
+  runtime_.skip_sleeps();
+  runtime_.on("evict.after_read_back", [&] {
+    if (!held) held = lease();
+  });
+  runtime_.on("evict.paused", [&] {
+    const auto lock = hot_->find().value()->try_lock_group(attempt_of(record()).group, false);
+    EXPECT_TRUE(lock.ok() && *lock != nullptr);
+    release(*held);
+  });
+  EXPECT_TRUE(evict().ok());
+}
+
+TEST_F(EvictTest, AReconcileDoesNotWaitForALiveRunner) {
+  metadata::StartOperation command;
+  command.identity = identity_;
+  command.expected_metadata_generation = record().metadata_generation;
+  command.operation_id = runtime_.random_hex(16);
+  command.kind = OperationKind::kEvicting;
+  command.target = Residency::kCold;
+  command.total_members = kObjects;
+  command.total_bytes = kObjects * kMiB;
+  command.hot_instance = record().hot_instance;
+  command.hot_boot_id = runtime_.epoch();
+  command.runner = runner_grant(runtime_, 60'000);
+  ASSERT_TRUE(catalog_->start_operation(command).ok());
+  const ReconcileReport report = reconcile();
+  ASSERT_EQ(report.waiting.size(), 1U);
+  EXPECT_EQ(report.waiting.front().why.code(), Code::kBusy);
+  EXPECT_EQ(replicas(), kObjects);
+}
+
+TEST_F(EvictTest, WhoRemovesFromAGroupWithoutAFolderHoldsItsLockToo) {
+  const auto tier = hot_->find().value();
+  const std::string group(64, 'e');
+  const auto held = tier->try_lock_group(group, true);
+  ASSERT_TRUE(held.ok() && *held != nullptr);
+  const auto other = tier->try_lock_group(group, false);
+  ASSERT_TRUE(other.ok()) << other.status().to_string();
+  EXPECT_EQ(*other, nullptr);
+}
+
+TEST_F(EvictTest, ARepeatedRequestIsAnsweredAsTheFirst) {
+  request_.expected_generation = record().metadata_generation;
+  const auto first = evict();
+  ASSERT_TRUE(first.ok()) << first.status().to_string();
+  const auto again = evict();
+  ASSERT_TRUE(again.ok()) << again.status().to_string();
+  EXPECT_EQ(again->operation->operation_id, first->operation->operation_id);
+  EXPECT_EQ(again->record.metadata_generation, first->record.metadata_generation);
+  EXPECT_EQ(rehydrate().code(), Code::kStaleGeneration) << "another request";
+}
+
+TEST_F(EvictTest, ARatioThatIsOnlyStartedBeginsWithWhatIsToBeDone) {
+  request_.ratio_millionths = 500'000;
+  request_.wait = false;
+  const auto started = rehydrate();
+  ASSERT_TRUE(started.ok()) << started.status().to_string();
+  ASSERT_TRUE(started->operation) << "nothing is to be brought, and something to be removed";
+  EXPECT_EQ(started->operation->kind, OperationKind::kEvicting);
+  EXPECT_FALSE(reconcile().changes.empty());
+  EXPECT_EQ(record().residency, Residency::kMixed);
 }
 
 TEST_F(EvictTest, AnotherOperationIsInTheWay) {

@@ -5,6 +5,8 @@
 #include <string>
 #include <utility>
 
+#include "base/log.h"
+#include "formats/ref.h"
 #include "metadata/mixed_plan.h"
 #include "store/hot_tier.h"
 #include "store/manifest_file.h"
@@ -80,7 +82,13 @@ Result<std::optional<Placement>> find_placement(Context& context, bool for_polic
   for (PlacedRevision& placed : found.revisions) {
     const auto hot = by_group.find(attempt_of(placed.record).group);
     if (hot != by_group.end()) placed.hot = std::move(hot->second);
-    if (for_policies && has_policy(placed.record)) SY_RETURN_IF_ERROR(plan_promotion(context, placed));
+    if (!for_policies || !has_policy(placed.record)) continue;
+    const Status planned = plan_promotion(context, placed);
+    if (planned.ok()) continue;
+    // One that cannot be planned (damaged, or of a single object that is to be MIXED) stays where it is; the others
+    // move.
+    log_warning("the policy of {} moves nothing: {}", formats::format_ref(placed.record.identity), planned.to_string());
+    placed.record.policy.mode = metadata::PolicyMode::kManual;
   }
   return std::optional(std::move(found));
 }

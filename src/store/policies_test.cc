@@ -171,6 +171,28 @@ TEST_F(PoliciesTest, AutoPromotesWhatIsReadAndDemotesUnderPressure) {
   EXPECT_EQ(moves, (std::vector<std::string>{"m HOT", "b HOT", "m COLD", "c HOT"}));
 }
 
+TEST_F(PoliciesTest, OneThatCannotBePlannedKeepsNoOtherWhereItIs) {
+  // It has one object, which is hot or cold as a whole.
+  fs::create_directories(root_.path() + "/one");
+  std::ofstream(root_.path() + "/one/notes.txt") << "one object";
+  ImportRequest request;
+  request.source = root_.path() + "/one";
+  request.checkpoint.allow_empty = true;
+  request.target.ref = {"one", "main", std::nullopt};
+  request.chunk_bytes = kMiB;
+  const auto source = open_source(request.source, false).value();
+  const auto one = run_import(*context_, request, *source, silent_, cancel_);
+  ASSERT_TRUE(one.ok()) << one.status().to_string();
+  metadata::UpdateWeightPolicy mixed;
+  mixed.identity = one->record.identity;
+  mixed.expected_metadata_generation = one->record.metadata_generation;
+  mixed.policy = {.prefer = Residency::kMixed, .ratio_millionths = 500'000, .mode = PolicyMode::kPinned};
+  ASSERT_TRUE(catalog_->update_weight_policy(mixed).ok());
+  set_policy(identity_, PolicyMode::kPinned, Residency::kHot);
+  EXPECT_EQ(reconcile().changes.size(), 1U);
+  EXPECT_EQ(record().residency, Residency::kHot);
+}
+
 TEST_F(PoliciesTest, ACooldownKeepsARevisionWhereItCameTo) {
   set_policy(identity_, PolicyMode::kAuto, Residency::kHot);
   const auto held = lease(identity_);

@@ -106,11 +106,14 @@ class Rehydration final : public ResidencyRun {
                                     memory, count);
     if (!filled.ok()) {
       if (filled.code() != Code::kCorrupt && filled.code() != Code::kNotFound) return filled.status();
-      return damaged(object, filled.status()).annotate("rehydrating", ref());
+      // Another revision may have brought the same bytes meanwhile, from a cold object of its own.
+      const auto linked = tier_->link(payload_of(made_here(), object), entry.sha256, entry.bytes);
+      const bool is_there = linked.ok() && *linked;
+      if (!is_there) return damaged(object, filled.status()).annotate("rehydrating", ref());
     }
     progress.add_bytes(entry.bytes - told);
     ++result_.moved_objects;
-    if (*filled == tiers::PutOutcome::kWritten) result_.read_bytes += entry.bytes;
+    if (filled.ok() && *filled == tiers::PutOutcome::kWritten) result_.read_bytes += entry.bytes;
     return {};
   }
 

@@ -6,6 +6,7 @@
 
 #include "store/delete.h"
 #include "store/gc.h"
+#include "store/manifest_file.h"
 #include "store/test_hot_store.h"
 
 namespace steelyard::store {
@@ -60,6 +61,28 @@ TEST_F(RehydrateTest, ADamagedColdObjectEndsItAndIsRecorded) {
   EXPECT_EQ(record().residency, Residency::kCold);
   EXPECT_FALSE(record().operation);
   EXPECT_EQ(hot_bytes(), 0U);
+}
+
+TEST_F(RehydrateTest, WhatAnotherRevisionBringsMeanwhileDoesForADamagedObject) {
+  damage_cold(2);
+  const auto tier = hot_->make().value();
+  const auto manifest = load_manifest(*parts_.cold, record()).value();
+  const std::string bytes = data_.substr(2 * kMiB, kMiB);
+  tiers::AttemptName other{std::string(64, 'f'), 1, std::string(32, 'a')};
+  int brought = 0;
+  bool put_there = false;
+  runtime_.on("rehydrate.after_object", [&] { ++brought; });
+  runtime_.on("tier.read", [&] {
+    if (brought != 2 || put_there) return;  // the third is being read
+    put_there = true;
+    const auto put = tier->start_put({other, tiers::ObjectKind::kPayload, 0},
+                                     std::as_bytes(std::span(bytes.data(), bytes.size())), manifest.objects[2].sha256);
+    ASSERT_TRUE(put.ok() && (*put)->finish().ok());
+  });
+  const auto done = rehydrate();
+  ASSERT_TRUE(done.ok()) << done.status().to_string();
+  EXPECT_TRUE(put_there);
+  EXPECT_EQ(done->record.residency, Residency::kHot);
 }
 
 TEST_F(RehydrateTest, OneWhoseMemoryIsGoneIsEndedAndBegunAnew) {

@@ -14,7 +14,7 @@ using Step = Result<ResidencyResult> (*)(Context&, const ResidencyRequest&, Obse
 Result<ResidencyResult> in_order(Step first, Step second, Context& context, const ResidencyRequest& request,
                                  Observer& observer, const CancelFlag& cancel) {
   auto begun = first(context, request, observer, cancel);
-  if (!begun.ok() || !request.ratio_millionths || !request.wait) return begun;
+  if (!begun.ok() || !request.ratio_millionths || (!request.wait && begun->operation)) return begun;
   const bool nothing_hot =
       begun->record.residency != metadata::Residency::kHot && begun->record.residency != metadata::Residency::kMixed;
   if (nothing_hot) return begun;
@@ -24,6 +24,7 @@ Result<ResidencyResult> in_order(Step first, Step second, Context& context, cons
   SY_ASSIGN_OR_RETURN(ResidencyResult done, second(context, rest, observer, cancel));
   done.moved_objects += begun->moved_objects;
   done.read_bytes += begun->read_bytes;
+  done.evicted.insert(done.evicted.begin(), begun->evicted.begin(), begun->evicted.end());
   if (!done.operation) done.operation = std::move(begun->operation);
   return done;
 }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -44,6 +45,11 @@ ResidencyRequest request_of(const RevisionRecord& record) {
 Result<ResidencyResult> ResidencyRun::run() {
   if (context_.hot == nullptr) return Status(Code::kUnavailable, "this store has no memory tier");
   SY_ASSIGN_OR_RETURN(record_, resolve(context_.catalog, request_.target, Purpose::kReadDegraded));
+  if (const metadata::Operation* before = done_before()) {
+    result_.record = record_;
+    result_.operation = *before;
+    return std::move(result_);
+  }
   SY_RETURN_IF_ERROR(check_expected());
   const Selector same = selector_of(record_.identity);
   for (int tries = 1;;) {
@@ -52,7 +58,7 @@ Result<ResidencyResult> ResidencyRun::run() {
     if (done.ok() || !token_.token.empty()) return done;
     // Waiting helps where somebody else runs the same operation, and not where a lease or another operation is in the
     // way.
-    const bool busy = done.code() == Code::kBusy && request_.wait;
+    const bool busy = done.code() == Code::kBusy && request_.wait && request_.wait_for_others;
     const bool moved = (done.code() == Code::kStaleGeneration || moved_) && !request_.expected_generation;
     if (!busy && !moved) return done;
     SY_RETURN_IF_ERROR(stop_.status(noun()));
@@ -61,6 +67,7 @@ Result<ResidencyResult> ResidencyRun::run() {
     const bool somebody_works = is_own_kind() || (was_running && !record_.operation);
     if (busy && !somebody_works) return done;
     if (busy) {
+      if (!std::exchange(said_that_it_waits_, true)) observer_.warning("waiting: " + done.status().message());
       context_.runtime.sleep_ms(kPauseMs);
     } else if (tries++ == kTriesMax) {
       return done;
@@ -69,6 +76,7 @@ Result<ResidencyResult> ResidencyRun::run() {
 }
 
 Result<ResidencyResult> ResidencyRun::run_on_record() {
+  result_.operation.reset();
   SY_RETURN_IF_ERROR(load());
   SY_RETURN_IF_ERROR(look());
   if (!record_.operation) {
@@ -104,6 +112,19 @@ bool ResidencyRun::is_own_kind() const {
          record_.operation->ratio_millionths == request_.ratio_millionths;
 }
 
+/// The operation that this request started, where its answer was lost: the last one that was started at the expected
+/// generation, to the same end.
+const metadata::Operation* ResidencyRun::done_before() const {
+  if (!request_.expected_generation || *request_.expected_generation == record_.metadata_generation) return nullptr;
+  const auto& ended = record_.finished_operations;
+  const auto own = std::find_if(ended.rbegin(), ended.rend(), [&](const metadata::Operation& operation) {
+    return operation.request.expected_generation == *request_.expected_generation;
+  });
+  const bool same = own != ended.rend() && own->kind == kind_ && own->target == target() &&
+                    own->ratio_millionths == request_.ratio_millionths && own->state == OperationState::kDone;
+  return same ? &*own : nullptr;
+}
+
 /// An operation that was started at the expected generation is this one, interrupted.
 Status ResidencyRun::check_expected() const {
   if (!request_.expected_generation || *request_.expected_generation == record_.metadata_generation) return {};
@@ -133,13 +154,8 @@ Status ResidencyRun::load() {
 
 /// Starts the operation, or takes over the one that nobody runs.
 Status ResidencyRun::start() {
-  if (record_.operation) {
-    if (!is_own_kind()) {
-      return {Code::kBusy,
-              fmt::format("{} has the running {} operation {}, to {}", ref(), name_of(record_.operation->kind),
-                          record_.operation->operation_id, name_of(record_.operation->target)),
-              "wait for it, or end it: steelyard operation cancel " + record_.operation->operation_id};
-    }
+  // Whatever else runs, the log says what can be done about it.
+  if (is_own_kind()) {
     token_.operation_id = record_.operation->operation_id;
     // One of another memory is ended first, as nobody here could go on with it.
     if (!request_.wait && record_.operation->hot_instance == hot_.instance) return remember(record_);
@@ -222,12 +238,27 @@ Result<ResidencyResult> ResidencyRun::carry_out() {
     status = std::move(ended).status();
   } else if (!check_not_deleted(context_, record_).ok()) {
     clear_up();
-  } else if (status.code() == Code::kNoSpace || status.code() == Code::kCorrupt || never_to_go_on_) {
+  } else if (can_never_go_on(status)) {
     fail(keeper, status);
     return status;
   }
   keeper.set_message(kept(status));
+  const auto found = context_.catalog.query_operation(token_.operation_id);
+  if (found.ok() && found->operation.state == OperationState::kCancelled) {
+    // What it did stays, and is to be known.
+    record_findings(context_, found->record, {}, stop_).status().ignore("a reconcile finds it");
+    return Status(
+        Code::kConflict,
+        fmt::format("{} of {} was cancelled (operation {}); what it did stays", noun(), ref(), token_.operation_id),
+        "ask for it again if it is still wanted");
+  }
   return stop_.stopped() ? stop_.status(noun()) : status;
+}
+
+/// What no later runner would do better; and what was begun for others (make_room.h, policies.h) and is paused.
+bool ResidencyRun::can_never_go_on(const Status& status) const {
+  return status.code() == Code::kNoSpace || status.code() == Code::kCorrupt || status.code() == Code::kUnauthorized ||
+         never_to_go_on_ || (status.code() == Code::kBusy && request_.only_if_idle);
 }
 
 /// What was recorded while replicas might go, memory may have.

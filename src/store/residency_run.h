@@ -88,6 +88,7 @@ class ResidencyRun {
   Result<ResidencyResult> run_on_record();
   bool is_own_kind() const;
   metadata::Residency target() const;
+  const metadata::Operation* done_before() const;
   Status check_expected() const;
   Status load();
   Status check_space();
@@ -96,10 +97,12 @@ class ResidencyRun {
   Status remember(const metadata::RevisionRecord& record);
   Status check_operation();
   Result<ResidencyResult> carry_out();
+  bool can_never_go_on(const Status& status) const;
   void look_again_at_damage();
   void fail(RunnerKeeper& keeper, const Status& why);
 
-  bool moved_ = false;           ///< the record is another by now, so what stood in the way may do so no more
+  bool moved_ = false;  ///< the record is another by now, so what stood in the way may do so no more
+  bool said_that_it_waits_ = false;
   bool never_to_go_on_ = false;  ///< the operation's memory or plan is not the one here
 };
 

@@ -216,9 +216,12 @@ struct ResidencyRequest {
   Selector target;
   std::optional<std::uint64_t> expected_generation;  ///< absent: whatever the record has
   std::optional<std::uint32_t> ratio_millionths;     ///< MIXED, with that share of the bytes hot; absent: all or none
-  bool wait_for_leases = true;                       ///< that pause an eviction; false: BUSY, and it stays RUNNING
-  bool make_room = false;                            ///< a rehydration: evicts idle revisions where memory is short
-  bool wait = true;                                  ///< false: the operation is started and left for others to run
+  /// For leases that pause an eviction, for who counts what is in memory, and for another process that carries out the
+  /// same operation. False: BUSY, and what was begun stays RUNNING.
+  bool wait_for_others = true;
+  bool only_if_idle = false;  ///< an operation that is begun here ends FAILED where somebody comes to read the revision
+  bool make_room = false;     ///< a rehydration: evicts idle revisions where memory is short
+  bool wait = true;           ///< false: the operation is started and left for others to run
 };
 struct ResidencyResult {
   metadata::RevisionRecord record;

@@ -115,8 +115,15 @@ void Bench::see_change(const metadata::Identity& identity) {
   }
   // Who says that it is whole again has looked at what was recorded.
   const std::vector<std::string> damaged = look_at(identity).damaged;
+  std::vector<std::string> in_memory;
+  for (const auto& memory : memories) {
+    const std::vector<bool> whole = look_into(model, world.nature().runtime(), memory, revision).whole;
+    for (std::uint32_t i = 0; i < whole.size(); ++i) {
+      if (whole[i]) in_memory.push_back(formats::payload_key(identity, i));
+    }
+  }
   for (const std::string& key : before.damage.objects) {
-    if (std::ranges::binary_search(damaged, key)) {
+    if (std::ranges::binary_search(damaged, key) && std::ranges::count(in_memory, key) == 0) {
       model.violated(fmt::format("{} is READY again and {} is damaged", text_of(identity), key));
     }
   }
@@ -136,6 +143,20 @@ void Bench::look_at_memories(const std::string& group) {
   }
 }
 
+bool Bench::may_be_rotten_in_memory(const metadata::Identity& identity, const std::string& key) {
+  const Revision& revision = *model.find(identity);
+  for (std::uint32_t i = 0; i + 1 < revision.objects.size(); ++i) {
+    if (formats::payload_key(identity, i) == key) return is_rotten_in_memory(revision.objects[i + 1].sha256);
+  }
+  return false;
+}
+
+bool Bench::is_rotten_in_memory(const Digest& sha256) {
+  return std::ranges::any_of(memories, [&](const auto& memory) {
+    return model.is_damaged_hot(instance_of(world.nature().runtime(), memory), sha256);
+  });
+}
+
 void Bench::removed_from_memory(Process& process, const std::vector<tiers::ObjectStat>& before) {
   Runtime& machine = world.nature().runtime();
   for (const tiers::ObjectStat& stat : before) {
@@ -148,9 +169,8 @@ void Bench::removed_from_memory(Process& process, const std::vector<tiers::Objec
     if (revision.readable() && stat.name.index + 1 < revision.objects.size()) {
       const Digest& sha256 = revision.objects[stat.name.index + 1].sha256;
       // Who removes a replica that rotted there takes nothing from anybody.
-      const bool rotten = std::ranges::any_of(
-          memories, [&](const auto& memory) { return model.is_damaged_hot(instance_of(machine, memory), sha256); });
-      removal.readable_left = rotten || is_whole_on_disk(machine, disk, revision, stat.name.index);
+      if (is_rotten_in_memory(sha256)) continue;
+      removal.readable_left = is_whole_on_disk(machine, disk, revision, stat.name.index);
       for (const auto& memory : memories) {
         const MemoryFindings in_memory = look_into(model, machine, memory, revision);
         removal.readable_left =

@@ -1,17 +1,26 @@
 #include "sim/workload/canaries.h"
 
-#include <string>
 #include <utility>
+#include <variant>
 
 #include "base/check.h"
 #include "metadata/codec.h"
-#include "metadata/keys.h"
 
 namespace steelyard::sim {
 namespace {
 
 void falsify(Canary canary, metadata::RevisionRecord& record) {
   if (canary == Canary::kHistoryLies && record.finished_operations.size() > 1) record.finished_operations.pop_back();
+  if (canary == Canary::kClaimLies && record.hot_millionths) {
+    record.residency = metadata::Residency::kHot;
+    record.hot_millionths.reset();
+    record.hot_members = record.summary.payload_count;
+  }
+  if (canary == Canary::kReadyLies && record.availability == metadata::Availability::kDegraded &&
+      record.residency != metadata::Residency::kAbsent && record.metadata_generation % 2 == 0) {
+    record.availability = metadata::Availability::kReady;
+    record.damage = {};
+  }
   if (canary == Canary::kShareLies && record.hot_millionths) {
     *record.hot_millionths = *record.hot_millionths == 1 ? 2 : *record.hot_millionths - 1;
   }
@@ -35,32 +44,10 @@ std::vector<oplog::Entry> falsified(Canary canary, std::vector<oplog::Entry> ent
     if (runner != nullptr && canary == Canary::kProgressLies && runner->runner.processed_members > 0) {
       runner->runner.processed_members -= 1;
     }
+    if (runner != nullptr && canary == Canary::kPermitLies) runner->runner.permitted_members = 0;
     entry = metadata::encode_entry(*decoded);
   }
   return entries;
-}
-
-bool FalseView::hides(std::string_view key) const {
-  return canary_ == Canary::kHiddenLeases && key.starts_with(metadata::keys::kLease);
-}
-
-Result<std::optional<std::string>> FalseView::get(std::string_view key) const {
-  if (hides(key)) return std::optional<std::string>();
-  return view_.get(key);
-}
-
-Status FalseView::scan(std::string_view from, std::string_view to, bool descending, const Visitor& visit) const {
-  return view_.scan(from, to, descending,
-                    [&](std::string_view key, std::string_view value) { return hides(key) || visit(key, value); });
-}
-
-std::vector<tiers::ObjectStat> falsified(Canary canary, const tiers::AttemptName& attempt,
-                                         std::vector<tiers::ObjectStat> objects) {
-  if (canary != Canary::kHotListLies || objects.empty() || objects.front().name.index == 0) return objects;
-  tiers::ObjectStat made_up = objects.front();
-  made_up.name = {attempt, tiers::ObjectKind::kPayload, objects.front().name.index - 1};
-  objects.insert(objects.begin(), made_up);
-  return objects;
 }
 
 }  // namespace steelyard::sim

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "oplog/op_log.h"
-#include "tiers/tier.h"
 
 namespace steelyard::sim {
 
@@ -21,33 +20,16 @@ enum class Canary : std::uint8_t {
   kHotPutLies,   ///< the memory puts other bytes than it was given
   kHotListLies,  ///< the memory lists replicas that are not there
   kHotRemoveLies,  ///< the memory says that it removed replicas and did not
-  kHiddenLeases,   ///< the rules are judged on a state without leases
   kProgressLies,   ///< the log turns the progress of runners back
   kHistoryLies,    ///< the log forgets operations that ended
+  kClaimLies,      ///< the log says HOT of what is MIXED
   kShareLies,      ///< the log has another share than the one that was observed
+  kPermitLies,     ///< the log forgets what may be removed
+  kReadyLies,      ///< the log says READY of some of what is DEGRADED
   kRunnerLies,     ///< the log says that an operation was ended that was cancelled
 };
 
 /// What a log broken in that way appends instead.
 std::vector<oplog::Entry> falsified(Canary canary, std::vector<oplog::Entry> entries);
-
-/// What a log broken in that way shows to the rules.
-class FalseView final : public oplog::StateView {
- public:
-  FalseView(Canary canary, const oplog::StateView& view) : canary_(canary), view_(view) {}
-  std::uint64_t sequence() const override { return view_.sequence(); }
-  Result<std::optional<std::string>> get(std::string_view key) const override;
-  Status scan(std::string_view from, std::string_view to, bool descending, const Visitor& visit) const override;
-
- private:
-  bool hides(std::string_view key) const;
-
-  Canary canary_;
-  const oplog::StateView& view_;
-};
-
-/// What a memory broken in that way lists.
-std::vector<tiers::ObjectStat> falsified(Canary canary, const tiers::AttemptName& attempt,
-                                         std::vector<tiers::ObjectStat> objects);
 
 }  // namespace steelyard::sim

@@ -248,6 +248,14 @@ Status Client::verify(const Identity& identity) {
   std::vector<std::string> proved;  // a read that failed names its object and proves nothing
   for (const store::Problem& problem : answer->problems) {
     if (problem.object.empty()) continue;
+    if (problem.tier != "cold") {
+      // A replica in memory is no damage of the revision; but it has rotted there.
+      if (!bench_.may_be_rotten_in_memory(identity, problem.object) && profile_.hot.bit_rot == 0) {
+        bench_.model.violated(
+            fmt::format("verify of {} sees damage of {} in memory, which is whole", name, problem.object));
+      }
+      continue;
+    }
     found.push_back(problem.object);
     if (!problem.unread) proved.push_back(problem.object);
   }
@@ -268,12 +276,11 @@ Status Client::verify(const Identity& identity) {
       bench_.model.violated(fmt::format("verify of {} sees damage of {}, which is whole", name, object));
     }
   }
-  const Availability wanted = answer->problems.empty() ? Availability::kReady : Availability::kDegraded;
-  // Where the disk changed meanwhile, what was found may have been judged again. Who does not see the memory that the
-  // record names publishes nothing.
-  const std::string& named = answer->record.hot_instance;
-  const bool sees_all = named.empty() || (named == own_instance() && bench_.calm);
-  if (answer->record.availability != wanted && before == after && !bench_.model.bad_reads() && sees_all) {
+  const Availability wanted = found.empty() ? Availability::kReady : Availability::kDegraded;
+  // Where the disk changed meanwhile, what was found may have been judged again. What memory has is no damage, and who
+  // does not see the memory that the record names publishes nothing.
+  const bool decides = answer->record.hot_instance.empty() && !answer->record.operation && answer->recorded;
+  if (answer->record.availability != wanted && before == after && !bench_.model.bad_reads() && decides) {
     bench_.model.violated(fmt::format("verify of {} found {} problems and says {}", name, answer->problems.size(),
                                       metadata::name_of(answer->record.availability)));
   }

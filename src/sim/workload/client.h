@@ -61,6 +61,7 @@ class Client {
   /// Starts an operation past the store, and repeats its requests, as a client of the lifecycle's interface may.
   void operate_by_hand(const metadata::Identity& identity);
   void set_policy(const metadata::Identity& identity);
+  void follow_policy(const metadata::Identity& identity);
   /// In peace: no operation is left on the revision.
   void settle(const metadata::Identity& identity, std::int64_t patience_ms);
   /// In peace: it can be brought into memory, read from there, and taken out of it again.

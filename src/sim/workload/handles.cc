@@ -93,6 +93,7 @@ class ProcessTier final : public tiers::Tier {
     if (!process_.alive()) return dead();
     return inner_->try_lock_group(group, exclusive);
   }
+  Status check_fits(std::uint64_t bytes) override { return process_.alive() ? inner_->check_fits(bytes) : dead(); }
   Result<bool> link(const tiers::ObjectName& name, const Digest& sha256, std::uint64_t bytes) override {
     if (!process_.alive()) return dead();
     return inner_->link(name, sha256, bytes);
@@ -128,9 +129,7 @@ class ProcessTier final : public tiers::Tier {
   Result<std::vector<tiers::ObjectStat>> list_attempt(const tiers::AttemptName& attempt,
                                                       std::vector<std::string>* foreign) override {
     if (!process_.alive()) return dead();
-    SY_ASSIGN_OR_RETURN(auto objects, inner_->list_attempt(attempt, foreign));
-    return traits().medium == tiers::Medium::kMemory ? falsified(canary_, attempt, std::move(objects))
-                                                     : std::move(objects);
+    return inner_->list_attempt(attempt, foreign);
   }
   Result<tiers::GroupListing> list_group(const std::string& group) override {
     if (!process_.alive()) return dead();
@@ -285,7 +284,7 @@ class ProcessLog final : public oplog::OpLog {
     SY_ASSIGN_OR_RETURN(const std::uint64_t sequence,
                         inner_.write([&](const oplog::StateView& view, const oplog::Now& now) {
                           if (canary_ == Canary::kNone) return note(prepare(view, now), appends);
-                          auto entries = prepare(FalseView(canary_, view), now);
+                          auto entries = prepare(view, now);
                           if (entries.ok()) entries = falsified(canary_, std::move(entries).value());
                           return note(std::move(entries), appends);
                         }));

@@ -57,8 +57,10 @@ void Client::move_something() {
     read_open(*readable, 1 + random_.below(5));
   } else if (die < 80) {
     cancel(*readable);
-  } else if (die < 90) {
+  } else if (die < 87) {
     operate_by_hand(*readable);
+  } else if (die < 92) {
+    follow_policy(*readable);
   } else {
     set_policy(*readable);
   }
@@ -68,6 +70,7 @@ Status Client::move(const Identity& identity, const Course& course) {
   store::ResidencyRequest request;
   request.target = selector_of(identity);
   request.wait = course.wait;
+  request.make_room = !course.evicts && random_.per_mille(200);
   request.ratio_millionths = course.ratio_millionths;
   const std::string instance = own_instance();
   Operation& operation =
@@ -272,6 +275,14 @@ void Client::set_policy(const Identity& identity) {
   }
 }
 
+void Client::follow_policy(const Identity& identity) {
+  Operation& operation = start("follow the policy of " + text_of(identity));
+  operation.operates = true;
+  const store::CancelFlag never{false};
+  Deaf deaf;
+  end(operation, store_->follow_policy(identity, deaf, never).status());
+}
+
 void Client::settle(const Identity& identity, std::int64_t patience_ms) {
   const Revision& revision = *bench_.model.find(identity);
   if (!revision.readable() || !revision.now().operation || !metadata::moves_replicas(revision.now().operation->kind)) {
@@ -297,7 +308,7 @@ void Client::settle(const Identity& identity, std::int64_t patience_ms) {
 void Client::warm_and_cool(const Identity& identity) {
   const Revision& revision = *bench_.model.find(identity);
   if (!has_hot() || !revision.readable() || !bench_.look_at(identity).damaged.empty()) return;
-  const metadata::Policy& policy = revision.now().policy;
+  const metadata::Policy policy = revision.now().policy;
   const auto go = [&](bool evicts, Residency wanted) {
     const Status moved = move(identity, {evicts, std::nullopt, true});
     const bool pinned = policy.mode == metadata::PolicyMode::kPinned && policy.prefer != wanted;
@@ -311,8 +322,9 @@ void Client::warm_and_cool(const Identity& identity) {
   };
   go(false, Residency::kHot);
   read_open(identity, 3);
-  while (const auto lease = bench_.model.live_lease_of(identity)) {
-    process_.runtime().sleep_ms(lease->expires_mono_ms - process_.runtime().mono_ms());
+  // Leases of the dead run out; a new epoch may have given them their time again.
+  for (int tries = 0; tries < kTriesMax; ++tries) {
+    if (const auto lease = bench_.model.live_lease_of(identity)) process_.runtime().sleep_ms(lease->ttl_ms);
   }
   if (random_.per_mille(500)) return;
   go(true, Residency::kCold);

@@ -126,7 +126,7 @@ Result<std::unique_ptr<Reservation>> MemoryTier::reserve(const std::string& oper
   return std::unique_ptr<Reservation>(std::make_unique<HeldReservation>(*this, operation));
 }
 
-/// A flock of the group's folder. A group without one has nothing to count or to remove.
+/// A flock of the group's folder. A group without one has nothing to count.
 class HeldGroup final : public GroupLock {
  public:
   explicit HeldGroup(UniqueFd fd) : fd_(std::move(fd)) {}
@@ -141,6 +141,11 @@ Result<std::unique_ptr<GroupLock>> MemoryTier::try_lock_group(const std::string&
   const std::string path = directory::group_path(group);
   for (;;) {
     const int opened = folder().open("tier.lock_group", path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+    if (opened == -ENOENT && exclusive) {
+      // Who removes keeps others from bringing something meanwhile.
+      SY_RETURN_IF_ERROR(folder().make_folders(path));
+      continue;
+    }
     if (opened == -ENOENT) return std::unique_ptr<GroupLock>(std::make_unique<HeldGroup>(UniqueFd()));
     if (opened < 0) return folder().read_failure(-opened, "open", path);
     UniqueFd fd(opened);
