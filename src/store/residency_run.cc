@@ -227,7 +227,8 @@ Result<ResidencyResult> ResidencyRun::carry_out() {
   Status status = check_operation();
   if (status.ok()) status = move_objects(keeper);
   SY_POINT(context_.runtime, "residency.after_objects");
-  if (status.ok()) {
+  const bool moved = status.ok();
+  if (moved) {
     auto ended = keeper.end(OperationState::kDone, done_message(), observation());
     if (ended.ok()) {
       SY_POINT(context_.runtime, "residency.after_end");
@@ -236,9 +237,12 @@ Result<ResidencyResult> ResidencyRun::carry_out() {
       return std::move(result_);
     }
     status = std::move(ended).status();
-  } else if (!check_not_deleted(context_, record_).ok()) {
+  }
+  if (Status deleted = check_not_deleted(context_, record_); !deleted.ok()) {
     clear_up();
-  } else if (can_never_go_on(status)) {
+    return deleted;
+  }
+  if (!moved && can_never_go_on(status)) {
     fail(keeper, status);
     return status;
   }
