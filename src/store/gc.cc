@@ -84,6 +84,11 @@ class Collection {
       }
       if (!dry_run_) SY_RETURN_IF_ERROR(remove_hot(context_, group));
     }
+    // Of replacements that were killed.
+    if (!dry_run_) {
+      const std::int64_t before_ms = context_.runtime.wall_ms() - context_.options.gc_grace_ms;
+      SY_RETURN_IF_ERROR(tier->remove_catalog_temporaries(before_ms));
+    }
     return free_unused_hot(*tier);
   }
 

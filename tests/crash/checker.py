@@ -91,4 +91,5 @@ def assert_back_to_nothing(steelyard: Steelyard, asides: int = 0) -> None:
     beside = [path for path in (steelyard.store / "cold" / "groups").glob("*/*/*") if path.name != "deleting"]
     empty = [path for path in (steelyard.store / "cold" / "groups").glob("*/*") if not any(path.iterdir())]
     assert beside == [] and empty == [], (beside, empty)
-    assert files_in_memory(steelyard) == []
+    left = files_in_memory(steelyard)
+    assert left == [], left
