@@ -1,15 +1,24 @@
-// Begin and Commit of an import through the catalog, against bare SQLite transactions of the same bytes.
+// Pairs of mutations through the catalog, against bare SQLite transactions of the same bytes: Begin and Commit of an
+// import, or acquire and release of a lease.
 //
-//   catalog_bench FOLDER
+//   catalog_bench FOLDER imports
+//   catalog_bench FOLDER leases
 //
-// A pair is two durable appends. The peer writes the bytes of those appends, once for the log row and once for the
-// state rows, in bare `BEGIN IMMEDIATE; INSERT; COMMIT` of a table of its own. Interleaved rounds, medians.
+// A pair is two durable appends. For leases, then 16 processes at once for 3 s, of one revision. The peer writes the
+// bytes of those appends, once for the log row and once for the state rows, in bare `BEGIN IMMEDIATE; INSERT; COMMIT`
+// of a table of its own. Interleaved rounds, medians.
 #include <sqlite3.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
+#include <functional>
+#include <memory>
 #include <numeric>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/runtime.h"
@@ -22,6 +31,8 @@ namespace {
 
 constexpr int kRounds = 7;
 constexpr int kPairsPerRound = 200;
+constexpr int kProcesses = 16;
+constexpr std::int64_t kTogetherMs = 3'000;
 
 /// Finds exactly what Commit promises: the payload is not what is measured here.
 class AgreeingObserver final : public catalog::GroupObserver {
@@ -47,7 +58,7 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-void pair(catalog::Catalog& catalog, AgreeingObserver& observer, int number) {
+metadata::Identity import_pair(catalog::Catalog& catalog, AgreeingObserver& observer, int number) {
   Runtime& runtime = real_runtime();
   metadata::BeginWeightImport begin;
   begin.lineage = {"default", "default", "organisation/model-" + std::to_string(number), "main"};
@@ -71,11 +82,25 @@ void pair(catalog::Catalog& catalog, AgreeingObserver& observer, int number) {
   commit.summary = observer.summary;
   const auto committed = catalog.commit_weight_import(commit);
   SY_CHECK(committed.ok(), committed.status().to_string());
+  return record.identity;
 }
 
-/// Bytes of the entries of an append, on average.
-std::size_t bytes_per_append(oplog::OpLog& log) {
-  const auto appends = log.read(0, 1000);
+void lease_pair(catalog::Catalog& catalog, const metadata::Identity& identity) {
+  metadata::AcquireLease acquire;
+  acquire.identity = identity;
+  acquire.holder = "bench";
+  acquire.nonce = real_runtime().random_hex(16);
+  acquire.ttl_ms = 30'000;
+  acquire.process = real_runtime().self();
+  const auto acquired = catalog.acquire_lease(acquire);
+  SY_CHECK(acquired.ok(), acquired.status().to_string());
+  const Status released = catalog.release_lease({acquired->lease->lease_id});
+  SY_CHECK(released.ok(), released.to_string());
+}
+
+/// Bytes of the entries of an append after that one, on average.
+std::size_t bytes_per_append(oplog::OpLog& log, std::uint64_t after) {
+  const auto appends = log.read(after, 1000);
   SY_CHECK(appends.ok() && !appends->empty(), "the log has appends");
   std::size_t bytes = 0;
   for (const oplog::Append& append : *appends) {
@@ -102,26 +127,63 @@ double bare_rate(sqlite3* db, std::size_t bytes, int transactions) {
   return rate;
 }
 
-int run(const std::string& folder) {
+std::unique_ptr<oplog::OpLog> open_log(const std::string& folder) {
   auto log = oplog::open_sqlite(real_runtime(), {folder + "/catalog.db", std::string(32, 'b'), true, false});
   SY_CHECK(log.ok(), log.status().to_string());
-  AgreeingObserver observer;
-  catalog::Catalog catalog(real_runtime(), **log, observer, {});
+  return *std::move(log);
+}
 
+/// Each has a catalog of its own, and counts its pairs.
+void measure_together(const std::string& folder, const metadata::Identity& identity) {
+  Runtime& runtime = real_runtime();
+  const std::int64_t begin = runtime.mono_ms() + 500;
+  std::vector<std::pair<pid_t, int>> children;
+  for (int p = 0; p < kProcesses; ++p) {
+    int ends[2];
+    SY_CHECK(pipe(ends) == 0, "pipe");
+    const pid_t child = fork();
+    if (child == 0) {
+      const auto log = open_log(folder);
+      AgreeingObserver observer;
+      catalog::Catalog catalog(runtime, *log, observer, {});
+      std::uint64_t pairs = 0;
+      runtime.sleep_ms(begin - runtime.mono_ms());
+      for (; runtime.mono_ms() < begin + kTogetherMs; ++pairs) lease_pair(catalog, identity);
+      _exit(::write(ends[1], &pairs, sizeof pairs) == sizeof pairs ? 0 : 1);
+    }
+    close(ends[1]);
+    children.emplace_back(child, ends[0]);
+  }
+  std::vector<double> counts;
+  for (const auto& [child, fd] : children) {
+    std::uint64_t pairs = 0;
+    const bool told = ::read(fd, &pairs, sizeof pairs) == sizeof pairs;
+    waitpid(child, nullptr, 0);
+    close(fd);
+    SY_CHECK(told, "every process counts its pairs");
+    counts.push_back(static_cast<double>(pairs));
+  }
+  const double total = std::accumulate(counts.begin(), counts.end(), 0.0);
+  std::printf("%d processes: %.0f pairs/s, slowest / mean %.2f\n", kProcesses, total * 1000 / kTogetherMs,
+              *std::min_element(counts.begin(), counts.end()) * kProcesses / total);
+}
+
+/// The first call of `pair` shows how many bytes an append has.
+void measure_pairs(oplog::OpLog& log, const std::string& folder, std::uint64_t after,
+                   const std::function<void()>& pair) {
   sqlite3* db = nullptr;
   SY_CHECK(sqlite3_open((folder + "/bare.db").c_str(), &db) == SQLITE_OK, "open bare.db");
   sqlite3_exec(db,
                "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; CREATE TABLE bare(id INTEGER PRIMARY KEY, payload)",
                nullptr, nullptr, nullptr);
-  int number = 0;
-  pair(catalog, observer, number++);
-  const std::size_t bytes = 2 * bytes_per_append(**log);
+  pair();
+  const std::size_t bytes = 2 * bytes_per_append(log, after);
 
   std::vector<double> pairs;
   std::vector<double> bare;
   for (int round = 0; round < kRounds; ++round) {
     const std::int64_t start = real_runtime().mono_ns();
-    for (int i = 0; i < kPairsPerRound; ++i) pair(catalog, observer, number++);
+    for (int i = 0; i < kPairsPerRound; ++i) pair();
     pairs.push_back(kPairsPerRound / seconds_since(start));
     bare.push_back(bare_rate(db, bytes, 2 * kPairsPerRound));
   }
@@ -129,6 +191,26 @@ int run(const std::string& folder) {
   std::printf("pairs: %.0f/s, bare SQLite: %.0f/s of %zu bytes, ratio %.3f (bare spread %.0f..%.0f)\n", median(pairs),
               median(bare), bytes, median(pairs) / median(bare), *std::min_element(bare.begin(), bare.end()),
               *std::max_element(bare.begin(), bare.end()));
+  std::fflush(stdout);
+}
+
+int run(const std::string& folder, bool leases) {
+  std::optional<metadata::Identity> published;
+  {
+    const auto log = open_log(folder);
+    AgreeingObserver observer;
+    catalog::Catalog catalog(real_runtime(), *log, observer, {});
+    int number = 0;
+    if (!leases) {
+      measure_pairs(*log, folder, 0, [&] { import_pair(catalog, observer, number++); });
+      return 0;
+    }
+    published = import_pair(catalog, observer, number);
+    const auto before = log->read(0, 1000);
+    SY_CHECK(before.ok() && !before->empty(), "an import is in the log");
+    measure_pairs(*log, folder, before->back().sequence, [&] { lease_pair(catalog, *published); });
+  }
+  measure_together(folder, *published);
   return 0;
 }
 
@@ -136,9 +218,10 @@ int run(const std::string& folder) {
 }  // namespace steelyard
 
 int main(int argc, char** argv) {
-  if (argc != 2) {
-    std::fprintf(stderr, "usage: catalog_bench FOLDER\n");
+  const std::string_view what = argc == 3 ? argv[2] : "";
+  if (what != "imports" && what != "leases") {
+    std::fprintf(stderr, "usage: catalog_bench FOLDER imports|leases\n");
     return 2;
   }
-  return steelyard::run(argv[1]);
+  return steelyard::run(argv[1], what == "leases");
 }

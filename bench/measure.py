@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import shutil
 import statistics
 import subprocess
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Callable, Iterator
 
 NOISE_MAX = 0.10
+MIB = 1 << 20
 
 
 @dataclass
@@ -105,25 +107,39 @@ def run(command: list, env: dict[str, str] | None = None, wanted: int = 0) -> st
     return done.stdout
 
 
+def usage(command: list, env: dict[str, str] | None = None) -> resource.struct_rusage:
+    """What a command used, as its parent learns it."""
+    return usages([command], env)[0]
+
+
+def usages(commands: list[list], env: dict[str, str] | None = None) -> list[resource.struct_rusage]:
+    """The same of commands that run at once, each with what it starts and waits for."""
+    quiet = [(os.POSIX_SPAWN_OPEN, 1, "/dev/null", os.O_WRONLY, 0)]
+    pids = [os.posix_spawn(str(command[0]), [str(part) for part in command], env or dict(os.environ), file_actions=quiet) for command in commands]
+    found = []
+    for pid, command in zip(pids, commands, strict=True):
+        _, status, used = os.wait4(pid, 0)
+        if os.waitstatus_to_exitcode(status) != 0:
+            raise SystemExit(f"{' '.join(map(str, command))}: exit {os.waitstatus_to_exitcode(status)}")
+        found.append(used)
+    return found
+
+
 def peak_rss(command: list, env: dict[str, str] | None = None) -> int:
-    """VmHWM of a command, in bytes, as its parent learns it."""
-    pid = os.posix_spawn(
-        str(command[0]), [str(part) for part in command], env or dict(os.environ),
-        file_actions=[(os.POSIX_SPAWN_OPEN, 1, "/dev/null", os.O_WRONLY, 0)],
-    )  # fmt: skip
-    _, status, usage = os.wait4(pid, 0)
-    if os.waitstatus_to_exitcode(status) != 0:
-        raise SystemExit(f"{' '.join(map(str, command))}: exit {os.waitstatus_to_exitcode(status)}")
-    return usage.ru_maxrss * 1024
+    """VmHWM of a command, in bytes."""
+    return usage(command, env).ru_maxrss * 1024
 
 
-def disk_bytes(command: list, env: dict[str, str]) -> tuple[int, int]:
-    """What a command read from and wrote to disks, in bytes; what the page cache gives is not counted."""
-    pid = os.posix_spawn(str(command[0]), [str(part) for part in command], env, file_actions=[(os.POSIX_SPAWN_OPEN, 1, "/dev/null", os.O_WRONLY, 0)])
-    _, status, usage = os.wait4(pid, 0)
-    if os.waitstatus_to_exitcode(status) != 0:
-        raise SystemExit(f"{' '.join(map(str, command))}: exit {os.waitstatus_to_exitcode(status)}")
-    return usage.ru_inblock * 512, usage.ru_oublock * 512
+def cpu_seconds(command: list, env: dict[str, str] | None = None) -> float:
+    """CPU time of a command, its own and the kernel's for it."""
+    used = usage(command, env)
+    return used.ru_utime + used.ru_stime
+
+
+def disk_bytes(*commands: list, env: dict[str, str]) -> tuple[int, int]:
+    """What commands that run at once read from and wrote to disks, in bytes; what the page cache gives is not counted."""
+    found = usages(list(commands), env)
+    return sum(used.ru_inblock for used in found) * 512, sum(used.ru_oublock for used in found) * 512
 
 
 class Cgroup:

@@ -21,12 +21,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import figures
+import lifecycle
 import make_checkpoint
-from measure import Limit, Row, Series, Step, cgroup, disk_bytes, drop_caches, forget, interleave, peak_in_cgroup, peak_rss, ratio, remove, run, warm
+from measure import MIB, Limit, Row, Series, Step, cgroup, disk_bytes, drop_caches, forget, interleave, peak_in_cgroup, peak_rss, ratio, remove, run, warm
 
 ROOT = Path(__file__).resolve().parent.parent
 BINARY = Path(os.environ.get("STEELYARD_BIN", ROOT / "build" / "bin" / "steelyard")).resolve()
-MIB = 1 << 20
 CORES = len(os.sched_getaffinity(0))
 BUDGET = 256 * MIB
 
@@ -35,6 +35,7 @@ class Bench:
     def __init__(self, work: Path, rounds: int):
         self.work = work
         self.rounds = rounds
+        self.binary = BINARY
         self.store = work / "store"
         self.cold = drop_caches()
 
@@ -332,7 +333,7 @@ class Bench:
         """Begin and Commit are an append each; the peer writes the same bytes in bare transactions."""
         pairs, bare = Series(), Series()
         for _ in range(self.rounds):
-            found = re.search(r"pairs: (\d+)/s, bare SQLite: (\d+)/s", self.bench_program("catalog_bench"))
+            found = re.search(r"pairs: (\d+)/s, bare SQLite: (\d+)/s", self.bench_program("catalog_bench", "imports"))
             pairs.values.append(int(found.group(1)))
             bare.values.append(int(found.group(2)))
         return Row(
@@ -431,7 +432,7 @@ class Bench:
             run([BINARY, "verify", "model"], env=env, wanted=5)
             forget(self.store, source)
             begin = time.perf_counter()
-            some_read, some_written = disk_bytes([BINARY, "repair", "model", "--source", source], env)
+            some_read, some_written = disk_bytes([BINARY, "repair", "model", "--source", source], env=env)
             times.values.append(time.perf_counter() - begin)
             read.append(some_read)
             written.append(some_written)
@@ -492,15 +493,18 @@ def seconds(series: dict[str, Series], *names: str) -> str:
     return ", ".join(f"{words.get(name, name)} {series[name].median:.2f} s" for name in names)
 
 
-ROWS = [
-    "import", "again", "next_step", "verify", "materialize", "memory", "million", "list", "commits", "fairness",
-    "delete", "gc", "recover", "repair", "reads", "many", "snapshot",
-]  # fmt: skip
+ROWS = {
+    name: getattr(Bench, f"row_{name}")
+    for name in (
+        "import", "again", "next_step", "verify", "materialize", "memory", "million", "list", "commits", "fairness",
+        "delete", "gc", "recover", "repair", "reads", "many", "snapshot",
+    )
+} | lifecycle.ROWS  # fmt: skip
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", nargs="*", choices=ROWS, default=ROWS)
+    parser.add_argument("--only", nargs="*", choices=list(ROWS), default=list(ROWS))
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--work", type=Path, default=ROOT / "build" / "bench")
     parser.add_argument("--keep", action="store_true", help="leave the checkpoints for the next run")
@@ -512,11 +516,11 @@ def main() -> int:
     bench, rows = Bench(args.work.resolve(), args.rounds), []
     try:
         for name in args.only:
-            row = getattr(bench, f"row_{name}")()
+            row = ROWS[name](bench)
             rows.append(row)
             figures.show(row)
             if not args.no_write:
-                figures.write([row], args.rounds, ROWS)
+                figures.write([row], args.rounds, list(ROWS))
     finally:
         if not args.keep:
             remove(bench.work)

@@ -121,6 +121,16 @@ void print_problems(Invocation& call, const VerifyReport& report) {
 Status damaged(const VerifyReport& report) {
   const bool manifest = std::ranges::any_of(
       report.problems, [](const Problem& problem) { return problem.kind == ProblemKind::kManifest; });
+  const bool is_hot =
+      report.record.residency == metadata::Residency::kHot || report.record.residency == metadata::Residency::kMixed;
+  if (report.record.availability == metadata::Availability::kReady && is_hot && report.hot_objects == 0) {
+    return {Code::kCorrupt,
+            ref_of(report.record) + " is damaged in the cold tier: " + counted(report.problems.size(), "problem") +
+                " found" + files_of(report),
+            "memory instance " + report.record.hot_instance +
+                ", which is not mounted here, may hold what is missing; `steelyard repair " + ref_of(report.record) +
+                " --source DIR` restores it from a folder"};
+  }
   if (report.recorded && report.record.availability == metadata::Availability::kReady) {
     return {Code::kCorrupt,
             ref_of(report.record) + " has damaged replicas: " + counted(report.problems.size(), "problem") + " found" +

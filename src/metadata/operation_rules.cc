@@ -81,11 +81,13 @@ Status check_instance(const RevisionRecord& record, const std::string& instance,
   if (instance.empty() || instance == caller.hot_instance ||
       (!caller.hot_boot_id.empty() && boot_id != caller.hot_boot_id))
     return {};
-  return {Code::kUnavailable,
-          "the hot replicas of " + formats::format_ref(record.identity) + " lie in memory instance " + instance + ", " +
-              (caller.hot_instance.empty() ? "and this process has mounted none"
-                                           : "and this process has mounted " + caller.hot_instance),
-          "run it where that instance is mounted (hot.path)"};
+  return {
+      Code::kUnavailable,
+      "the hot replicas of " + formats::format_ref(record.identity) + " lie in memory instance " + instance + ", " +
+          (caller.hot_instance.empty() ? "and this process has mounted none"
+                                       : "and this process has mounted " + caller.hot_instance),
+      "run it where that instance is mounted (hot.path); where nobody has that memory any more, steelyard rehydrate " +
+          formats::format_ref(record.identity) + " brings the revision into the memory here"};
 }
 
 /// The totals are of payload members.
@@ -125,6 +127,19 @@ Status check_reached(const RevisionRecord& record, const std::optional<Observati
   return {Code::kNotReady, what + " is not done: " + std::to_string(seen->hot_members) + " of " + std::to_string(all) +
                                " members are hot, wanted " + (rehydrates ? "at least " : "at most ") +
                                std::to_string(wanted)};
+}
+
+/// BUSY: the operation that the record has, and what can be done about it.
+Status in_the_way(const Turn& turn, const RevisionRecord& record) {
+  const Operation& operation = *record.operation;
+  const std::string ref = formats::format_ref(record.identity);
+  SY_ASSIGN_OR_RETURN(const std::optional<Runner> runner, find_runner(turn.view, record.identity));
+  const bool runs = runner && !runner->token.empty() && life_of(*runner, turn.epoch, turn.now).live;
+  const std::string end = "end it: steelyard operation cancel " + operation.operation_id;
+  return {Code::kBusy,
+          ref + " has the running " + name_of_operation(operation) + ", to " + std::string(name_of(operation.target)) +
+              (runs ? ", which " + printable(runner->holder) + " carries out" : ", which nobody carries out now"),
+          runs ? "wait for it, or " + end : "steelyard reconcile " + ref + " goes on with it; or " + end};
 }
 
 void answer(Turn& turn, RevisionRecord record, std::optional<Runner> runner) {
@@ -191,10 +206,7 @@ Status judge(Turn& turn, const StartOperation& command) {
   SY_ASSIGN_OR_RETURN(const auto elsewhere, turn.view.get(keys::operation_id(command.operation_id)));
   if (elsewhere) return {Code::kConflict, "operation id " + command.operation_id + " is that of another revision"};
   SY_RETURN_IF_ERROR(check_published(record, {}));
-  if (record.operation) {
-    return {Code::kBusy, ref + " has the running " + name_of_operation(*record.operation),
-            "wait for it, or end it: steelyard operation cancel " + record.operation->operation_id};
-  }
+  if (record.operation) return in_the_way(turn, record);
   SY_RETURN_IF_ERROR(check_fence(record, command.expected_metadata_generation));
   SY_RETURN_IF_ERROR(check_policy_allows(record, command.kind, command.target, command.ratio_millionths));
   if (command.kind == OperationKind::kEvicting) {

@@ -71,6 +71,14 @@ bool is_evictable(const PlacedRevision& revision, const Memory& memory) {
          revision.record.hot_instance == memory.instance;
 }
 
+/// Its eviction was begun here, and has perhaps nobody who carries it out.
+bool is_leaving(const PlacedRevision& revision, const Memory& memory) {
+  const RevisionRecord& record = revision.record;
+  return record.availability == Availability::kReady && !revision.hot.empty() && record.operation &&
+         record.operation->kind == OperationKind::kEvicting && record.operation->target == Residency::kCold &&
+         record.operation->hot_instance == memory.instance;
+}
+
 bool wants_warmer(const PlacedRevision& revision, const Memory& memory) {
   const RevisionRecord& record = revision.record;
   const Residency is = residency_in(record, memory);
@@ -214,10 +222,11 @@ RoomPlan make_room(std::span<const PlacedRevision> revisions, const Memory& memo
     const Policy& policy = revision.record.policy;
     const bool pinned_warm = policy.mode == PolicyMode::kPinned && policy.prefer != Residency::kCold;
     if (pinned_warm || revision.record.identity == for_whom) continue;
-    if (!is_evictable(revision, memory)) continue;
+    if (!is_evictable(revision, memory) && !is_leaving(revision, memory)) continue;
     (revision.leased ? leased : idle).push_back(&revision);
   }
   sort_for_eviction(idle);
+  std::ranges::stable_partition(idle, [&](const PlacedRevision* revision) { return is_leaving(*revision, memory); });
 
   RoomPlan plan;
   for (const PlacedRevision* revision : idle) plan.possible_bytes += holders.drop(*revision);

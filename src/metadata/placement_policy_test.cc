@@ -219,6 +219,32 @@ TEST(Room, TheLeastRecentlyUsedThatAreNeeded) {
   EXPECT_TRUE(room({hot("a", 40, 1, PolicyMode::kPinned, Residency::kCold)}, 1).enough);
 }
 
+TEST(Room, WhatIsLeavingAlreadyGoesFirst) {
+  const Identity whom = cold("whom", 1).record.identity;
+  PlacedRevision leaving = hot("leaving", 10, 900);
+  leaving.record.operation.emplace();
+  leaving.record.operation->kind = OperationKind::kEvicting;
+  leaving.record.operation->target = Residency::kCold;
+  leaving.record.operation->hot_instance = std::string(32, '1');
+  const auto room = [&](std::uint64_t wanted) {
+    return told(make_room(std::vector{hot("old", 10, 1), leaving}, memory_of(100, 90), whom, wanted).evictions);
+  };
+  EXPECT_EQ(room(10), (Told{"evict leaving COLD 10"}));
+  EXPECT_EQ(room(11), (Told{"evict leaving COLD 10", "evict old COLD 10"}));
+  // Its first removal was permitted, so the record counts nothing hot any more.
+  leaving.record.residency = Residency::kCold;
+  leaving.record.hot_instance.clear();
+  EXPECT_EQ(room(10), (Told{"evict leaving COLD 10"}));
+  leaving.record.operation->hot_instance = std::string(32, '2');
+  EXPECT_EQ(room(10), (Told{"evict old COLD 10"})) << "in a memory that is not mounted here";
+  leaving.record.operation->hot_instance = std::string(32, '1');
+  leaving.record.operation->target = Residency::kMixed;
+  EXPECT_EQ(room(10), (Told{"evict old COLD 10"})) << "what its ratio keeps stays";
+  leaving.record.operation->kind = OperationKind::kRepairing;
+  leaving.record.operation->target = Residency::kCold;
+  EXPECT_EQ(room(10), (Told{"evict old COLD 10"}));
+}
+
 TEST(Room, WhatWasJustMadeHotIsNotTheFirstToGo) {
   PlacedRevision imported = hot("imported", 10, 0);
   imported.last_use = {};

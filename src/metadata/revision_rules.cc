@@ -123,7 +123,7 @@ Status check_policy_allows(const RevisionRecord& record, OperationKind kind, Res
   return {Code::kPolicyUnsatisfiable,
           formats::format_ref(record.identity) + " is pinned to " + place(policy.prefer, policy.ratio_millionths) +
               ", and " + std::string(name_of(kind)) + " would make it " + place(target, ratio_millionths),
-          "change its policy first: steelyard policy set REF --mode manual"};
+          "change its policy first: steelyard policy set " + formats::format_ref(record.identity) + " --mode manual"};
 }
 
 Status judge(Turn& turn, const UpdateWeightPolicy& command) {

@@ -190,8 +190,8 @@ class Eviction final : public ResidencyRun {
 }  // namespace
 
 Result<ResidencyResult> evict_only(Context& context, const ResidencyRequest& request, Observer& observer,
-                                   const CancelFlag& cancel) {
-  return Eviction(context, request, observer, cancel).run();
+                                   const CancelFlag& cancel, Begin begin) {
+  return Eviction(context, request, observer, cancel).run(begin);
 }
 
 }  // namespace steelyard::store

@@ -8,12 +8,13 @@
 #pragma once
 
 #include "store/context.h"
+#include "store/residency.h"
 
 namespace steelyard::store {
 
 /// One operation. CORRUPT for a damaged cold object: the operation has FAILED, and the damage is recorded; its hot
 /// replica stays. Any other error leaves the operation RUNNING without a runner.
 Result<ResidencyResult> evict_only(Context& context, const ResidencyRequest& request, Observer& observer,
-                                   const CancelFlag& cancel);
+                                   const CancelFlag& cancel, Begin begin = Begin::kWhereNoneRuns);
 
 }  // namespace steelyard::store

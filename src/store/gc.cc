@@ -95,7 +95,23 @@ class Collection {
       }
       if (!dry_run_) SY_RETURN_IF_ERROR(tier->remove_empty_group(group));
     }
-    return {};
+    // Of replacements that were killed.
+    if (!dry_run_) {
+      const std::int64_t before_ms = context_.runtime.wall_ms() - context_.options.gc_grace_ms;
+      SY_RETURN_IF_ERROR(tier->remove_catalog_temporaries(before_ms));
+    }
+    return free_unused_hot(*tier);
+  }
+
+  /// What killed processes left beside the objects. The tier frees it whenever it looks at its space.
+  Status free_unused_hot(tiers::Tier& tier) {
+    SY_ASSIGN_OR_RETURN(const std::vector<tiers::ContentEntry> content, tier.list_content());
+    for (const tiers::ContentEntry& entry : content) {
+      if (entry.links > 1) continue;
+      ++report_.objects;
+      report_.bytes += entry.bytes;
+    }
+    return dry_run_ ? Status() : tier.available_bytes().status();
   }
 
   Result<bool> gone(const std::string& group) {

@@ -19,6 +19,7 @@ Status evict_for(Context& context, const metadata::Move& move, Observer& observe
   request.target = selector_of(move.identity);
   request.expected_generation = move.expected_metadata_generation;
   request.wait_for_others = false;
+  request.only_if_idle = true;
   PhaseOfRevision phase(observer, formats::format_ref(move.identity));
   return evict_only(context, request, phase, cancel).status();
 }

@@ -1,6 +1,7 @@
 #include "store/placement.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <string>
 #include <utility>
@@ -42,32 +43,35 @@ Status plan_promotion(Context& context, PlacedRevision& placed) {
   return {};
 }
 
-}  // namespace
-
-Result<std::optional<Placement>> find_placement(Context& context, bool for_policies) {
-  if (context.hot == nullptr) return std::optional<Placement>();
-  Placement found;
-  bool any_policy = false;
-  std::optional<metadata::Identity> last;
+/// Every published record, a page at a time, until `visit` says no.
+Status for_each_use(Context& context, const std::function<bool(const catalog::Catalog::RevisionUse& use)>& visit) {
   constexpr std::size_t kPage = 256;
+  std::optional<metadata::Identity> last;
   for (;;) {
     SY_ASSIGN_OR_RETURN(const auto uses, context.catalog.uses_after(last, kPage));
     for (const auto& use : uses) {
       last = use.record.identity;
       const bool published = use.record.availability == metadata::Availability::kReady ||
                              use.record.availability == metadata::Availability::kDegraded;
-      if (!published) continue;
-      any_policy = any_policy || has_policy(use.record);
-      PlacedRevision placed;
-      placed.record = use.record;
-      placed.leased = use.live_leases > 0;
-      placed.last_use = use.last_use;
-      placed.cold_whole = use.record.availability == metadata::Availability::kReady;
-      found.revisions.push_back(std::move(placed));
+      if (published && !visit(use)) return {};
     }
-    if (uses.size() < kPage) break;
+    if (uses.size() < kPage) return {};
   }
-  if (for_policies && !any_policy) return std::optional<Placement>();
+}
+
+}  // namespace
+
+Result<std::optional<Placement>> find_placement(Context& context, bool for_policies) {
+  if (context.hot == nullptr) return std::optional<Placement>();
+  if (for_policies) {
+    bool any_policy = false;
+    SY_RETURN_IF_ERROR(for_each_use(context, [&](const auto& use) {
+      any_policy = has_policy(use.record);
+      return !any_policy;
+    }));
+    if (!any_policy) return std::optional<Placement>();
+  }
+  Placement found;
   SY_ASSIGN_OR_RETURN(const auto tier, context.hot->make());
   std::map<std::string, std::vector<metadata::HotReplica>> by_group;
   SY_ASSIGN_OR_RETURN(const tiers::TierUsage usage, tier->usage([&](const tiers::ObjectStat& object) {
@@ -79,9 +83,21 @@ Result<std::optional<Placement>> find_placement(Context& context, bool for_polic
   found.memory.used_bytes = usage.bytes;
   found.memory.high_watermark_millionths = context.options.hot_high_watermark_millionths;
   found.memory.low_watermark_millionths = context.options.hot_low_watermark_millionths;
-  for (PlacedRevision& placed : found.revisions) {
-    const auto hot = by_group.find(attempt_of(placed.record).group);
+  // Most revisions of a large store are cold and stay so.
+  SY_RETURN_IF_ERROR(for_each_use(context, [&](const auto& use) {
+    const auto hot = by_group.find(attempt_of(use.record).group);
+    const bool moves = for_policies && has_policy(use.record);
+    if (hot == by_group.end() && !moves) return true;
+    PlacedRevision placed;
+    placed.record = use.record;
+    placed.leased = use.live_leases > 0;
+    placed.last_use = use.last_use;
+    placed.cold_whole = use.record.availability == metadata::Availability::kReady;
     if (hot != by_group.end()) placed.hot = std::move(hot->second);
+    found.revisions.push_back(std::move(placed));
+    return true;
+  }));
+  for (PlacedRevision& placed : found.revisions) {
     if (!for_policies || !has_policy(placed.record)) continue;
     const Status planned = plan_promotion(context, placed);
     if (planned.ok()) continue;

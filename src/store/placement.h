@@ -1,4 +1,4 @@
-// Placement: every revision with its use and what it keeps in the memory that is mounted here, as the pure functions of
+// Placement: revisions with their use and what they keep in the memory that is mounted here, as the pure functions of
 // metadata/placement_policy.h want to know it.
 #pragma once
 
@@ -11,7 +11,9 @@
 namespace steelyard::store {
 
 struct Placement {
-  std::vector<metadata::PlacedRevision> revisions;  ///< READY and DEGRADED, of every tenant and namespace
+  /// READY and DEGRADED, of every tenant and namespace: those that keep something in memory, and with `for_policies`
+  /// those that have a policy.
+  std::vector<metadata::PlacedRevision> revisions;
   metadata::Memory memory;
 };
 

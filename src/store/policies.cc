@@ -21,8 +21,10 @@ Status make_move(Context& context, const Move& move, Observer& observer, const C
   request.expected_generation = move.expected_metadata_generation;
   request.ratio_millionths = move.ratio_millionths;
   request.wait_for_others = false;
+  request.only_if_idle = true;
   PhaseOfRevision phase(observer, formats::format_ref(move.identity));
-  return (move.kind == OperationKind::kEvicting ? run_evict : run_rehydrate)(context, request, phase, cancel).status();
+  const auto run = move.kind == OperationKind::kEvicting ? run_evict : run_rehydrate;
+  return run(context, request, phase, cancel, Begin::kWhereNoneRuns).status();
 }
 
 }  // namespace

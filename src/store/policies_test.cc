@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "store/make_room.h"
+#include "store/placement.h"
 #include "store/test_hot_store.h"
 
 namespace steelyard::store {
@@ -69,6 +70,22 @@ class PoliciesTest : public HotStoreTest {
   }
 };
 
+TEST_F(PoliciesTest, APlacementHoldsOnlyWhatMayMove) {
+  const auto pinned = import_other("pinned", 'p');
+  import_other("cold", 'c');
+  EXPECT_FALSE(find_placement(*context_, true).value().has_value()) << "no policy moves anything";
+  ASSERT_TRUE(rehydrate(identity_).ok());
+  set_policy(pinned, PolicyMode::kPinned, Residency::kHot);
+  const auto identities = [&](bool for_policies) {
+    const auto placement = find_placement(*context_, for_policies).value().value();
+    std::vector<metadata::Identity> found;
+    for (const auto& placed : placement.revisions) found.push_back(placed.record.identity);
+    return found;
+  };
+  EXPECT_EQ(identities(false), std::vector{identity_});
+  EXPECT_EQ(identities(true), (std::vector{identity_, pinned}));
+}
+
 TEST_F(PoliciesTest, RoomIsMadeByEvictingWhatWasUsedLongestAgo) {
   shrink(10 * kMiB);
   const auto b = import_other("b", 'b');
@@ -85,6 +102,21 @@ TEST_F(PoliciesTest, RoomIsMadeByEvictingWhatWasUsedLongestAgo) {
   EXPECT_EQ(record_of(b).finished_operations.back().kind, metadata::OperationKind::kEvicting);
   EXPECT_EQ(record_of(identity_).residency, Residency::kHot);
   EXPECT_EQ(record_of(c).residency, Residency::kHot);
+}
+
+TEST_F(PoliciesTest, RoomIsMadeByAnEvictionThatWasBegun) {
+  shrink(6 * kMiB);
+  const auto c = import_other("c", 'c');
+  ASSERT_TRUE(rehydrate(identity_).ok());
+  ResidencyRequest begin;
+  begin.target.ref = {identity_.lineage.resource_id, identity_.lineage.revision, identity_.weight_generation};
+  begin.wait = false;
+  ASSERT_TRUE(run_evict(*context_, begin, silent_, cancel_).ok());
+  const auto done = rehydrate(c, true);
+  ASSERT_TRUE(done.ok()) << done.status().to_string();
+  EXPECT_EQ(done->evicted.size(), 1U);
+  EXPECT_EQ(record_of(identity_).residency, Residency::kCold);
+  EXPECT_FALSE(record_of(identity_).operation);
 }
 
 TEST_F(PoliciesTest, WhatIsReadIsNotEvicted) {

@@ -186,6 +186,7 @@ class Reconciliation {
     if (after.availability != Availability::kReady && after.availability != Availability::kDegraded) {
       return look_at(after);
     }
+    tell_where_memory_is(after);
     if (after.residency != record.residency && after.residency != metadata::Residency::kAbsent &&
         record.residency != metadata::Residency::kAbsent) {
       changed(record, fmt::format("{}: {} of {} objects are in memory", metadata::name_of(after.residency),
@@ -229,10 +230,26 @@ class Reconciliation {
         {ref, Status(Code::kBusy,
                      fmt::format("{} has the {} operation {} in memory instance {}, which is not mounted here", ref,
                                  metadata::name_of(operation.kind), operation.operation_id, operation.hot_instance),
-                     fmt::format("it goes on where that is mounted; if nobody has it any more, `steelyard operation "
-                                 "cancel {}` ends it, and so does `steelyard rehydrate {}`",
-                                 operation.operation_id, ref))});
+                     fmt::format("it goes on where that is mounted; if nobody has it any more: steelyard operation "
+                                 "cancel {}",
+                                 operation.operation_id))});
     return false;
+  }
+
+  /// Of memory that is not mounted here nothing is known, and nothing published; people should know that.
+  void tell_where_memory_is(const RevisionRecord& record) {
+    if (record.operation || record.hot_members == 0 || record.hot_boot_id != context_.runtime.epoch()) return;
+    const auto tier = mounted_hot(context_);
+    const auto instance = tier == nullptr ? Result<std::string>(std::string()) : tier->instance();
+    if (!instance.ok() || *instance == record.hot_instance) return;
+    const std::string ref = formats::format_ref(record.identity);
+    report_.waiting.push_back(
+        {ref, Status(Code::kUnavailable,
+                     fmt::format("{} is {} in memory instance {}, which is not mounted here", ref,
+                                 metadata::name_of(record.residency), record.hot_instance),
+                     fmt::format("where nobody has that memory any more, `steelyard rehydrate {}` brings it into the "
+                                 "memory here",
+                                 ref))});
   }
 
   /// Goes on with a move that nobody carries out. One that a lease pauses, or that somebody carries out, is left to
@@ -244,12 +261,13 @@ class Reconciliation {
     ResidencyRequest request = request_of(record);
     request.wait_for_others = false;
     PhaseOfRevision observer(observer_, formats::format_ref(record.identity));
-    const auto moved = (evicts ? run_evict : run_rehydrate)(context_, request, observer, cancel_);
+    const auto moved = (evicts ? run_evict : run_rehydrate)(context_, request, observer, cancel_, Begin::kNothing);
     if (moved.code() == Code::kBusy) {
       report_.waiting.push_back({formats::format_ref(record.identity), moved.status()});
       return {};
     }
     SY_RETURN_IF_ERROR(moved.status());
+    if (!moved->operation) return {};  // others ended it
     changed(record, evicts ? "the eviction that was begun is done" : "the rehydration that was begun is done");
     return {};
   }

@@ -130,8 +130,8 @@ class Rehydration final : public ResidencyRun {
 }  // namespace
 
 Result<ResidencyResult> rehydrate_only(Context& context, const ResidencyRequest& request, Observer& observer,
-                                       const CancelFlag& cancel) {
-  return Rehydration(context, request, observer, cancel).run();
+                                       const CancelFlag& cancel, Begin begin) {
+  return Rehydration(context, request, observer, cancel).run(begin);
 }
 
 }  // namespace steelyard::store

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "store/context.h"
+#include "store/residency.h"
 
 namespace steelyard::store {
 
@@ -13,6 +14,6 @@ namespace steelyard::store {
 /// cold object: an operation that is under way has FAILED then, and what it brought is removed. Any other error leaves
 /// the operation RUNNING without a runner.
 Result<ResidencyResult> rehydrate_only(Context& context, const ResidencyRequest& request, Observer& observer,
-                                       const CancelFlag& cancel);
+                                       const CancelFlag& cancel, Begin begin = Begin::kWhereNoneRuns);
 
 }  // namespace steelyard::store

@@ -142,6 +142,19 @@ TEST_F(RehydrateTest, OneThatWasOnlyStartedIsCarriedOutByAReconcile) {
   EXPECT_FALSE(record().operation);
 }
 
+TEST_F(RehydrateTest, WhatOthersEndedIsNotBegunAgainByWhoGoesOn) {
+  ResidencyRequest request;
+  request.target.ref = {identity_.lineage.resource_id, identity_.lineage.revision, identity_.weight_generation};
+  for (const auto ratio : {std::optional<std::uint32_t>(), std::optional<std::uint32_t>(500'000)}) {
+    request.ratio_millionths = ratio;
+    const auto done = run_rehydrate(*context_, request, silent_, cancel_, Begin::kNothing);
+    ASSERT_TRUE(done.ok()) << done.status().to_string();
+    EXPECT_FALSE(done->operation);
+    EXPECT_EQ(done->record.residency, Residency::kCold);
+    EXPECT_TRUE(done->record.finished_operations.empty());
+  }
+}
+
 TEST_F(RehydrateTest, MemoryThatWasWipedIsNotKnownToBeGoneUntilAsMuchIsThereAgain) {
   const auto first = rehydrate();
   ASSERT_TRUE(first.ok());

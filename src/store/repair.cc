@@ -312,6 +312,15 @@ class Repair {
                         find_hot_damage(context_, record_, manifest_, hot_, damaged, stop_, observer_));
     damaged.insert(found.cold.begin(), found.cold.end());
     bad_in_memory_ = std::move(found.memory);
+    if (record_.hot_members == 0 || hot_.instance == record_.hot_instance) return {};
+    // Nothing is known here of the memory that the record names, and its damage may not be recorded: all is read.
+    SY_ASSIGN_OR_RETURN(ReadBuffers buffers, ReadBuffers::allocate(read_piece_bytes(context_.io_budget, 4)));
+    for (std::uint32_t object = 0; object < manifest_.objects.size(); ++object) {
+      SY_RETURN_IF_ERROR(stop_.status("the repair"));
+      if (damaged.contains(object)) continue;
+      SY_ASSIGN_OR_RETURN(const auto bad, check_object(context_, attempt_of(record_), manifest_, object, buffers));
+      if (bad && bad->read_error.ok()) damaged.insert(object);
+    }
     return {};
   }
 

@@ -9,19 +9,20 @@
 namespace steelyard::store {
 namespace {
 
-using Step = Result<ResidencyResult> (*)(Context&, const ResidencyRequest&, Observer&, const CancelFlag&);
+using Step = Result<ResidencyResult> (*)(Context&, const ResidencyRequest&, Observer&, const CancelFlag&, Begin);
 
 Result<ResidencyResult> in_order(Step first, Step second, Context& context, const ResidencyRequest& request,
-                                 Observer& observer, const CancelFlag& cancel) {
-  auto begun = first(context, request, observer, cancel);
+                                 Observer& observer, const CancelFlag& cancel, Begin begin) {
+  auto begun = first(context, request, observer, cancel, begin);
   if (!begun.ok() || !request.ratio_millionths || (!request.wait && begun->operation)) return begun;
   const bool nothing_hot =
       begun->record.residency != metadata::Residency::kHot && begun->record.residency != metadata::Residency::kMixed;
   if (nothing_hot) return begun;
+  if (begin == Begin::kNothing && !begun->operation) return begun;
   ResidencyRequest rest = request;
   rest.target = selector_of(begun->record.identity);
   rest.expected_generation.reset();
-  SY_ASSIGN_OR_RETURN(ResidencyResult done, second(context, rest, observer, cancel));
+  SY_ASSIGN_OR_RETURN(ResidencyResult done, second(context, rest, observer, cancel, Begin::kWhereNoneRuns));
   done.moved_objects += begun->moved_objects;
   done.read_bytes += begun->read_bytes;
   done.evicted.insert(done.evicted.begin(), begun->evicted.begin(), begun->evicted.end());
@@ -32,13 +33,13 @@ Result<ResidencyResult> in_order(Step first, Step second, Context& context, cons
 }  // namespace
 
 Result<ResidencyResult> run_rehydrate(Context& context, const ResidencyRequest& request, Observer& observer,
-                                      const CancelFlag& cancel) {
-  return in_order(rehydrate_only, evict_only, context, request, observer, cancel);
+                                      const CancelFlag& cancel, Begin begin) {
+  return in_order(rehydrate_only, evict_only, context, request, observer, cancel, begin);
 }
 
 Result<ResidencyResult> run_evict(Context& context, const ResidencyRequest& request, Observer& observer,
-                                  const CancelFlag& cancel) {
-  return in_order(evict_only, rehydrate_only, context, request, observer, cancel);
+                                  const CancelFlag& cancel, Begin begin) {
+  return in_order(evict_only, rehydrate_only, context, request, observer, cancel, begin);
 }
 
 }  // namespace steelyard::store

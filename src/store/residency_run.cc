@@ -42,7 +42,7 @@ ResidencyRequest request_of(const RevisionRecord& record) {
   return request;
 }
 
-Result<ResidencyResult> ResidencyRun::run() {
+Result<ResidencyResult> ResidencyRun::run(Begin begin) {
   if (context_.hot == nullptr) return Status(Code::kUnavailable, "this store has no memory tier");
   SY_ASSIGN_OR_RETURN(record_, resolve(context_.catalog, request_.target, Purpose::kReadDegraded));
   if (const metadata::Operation* before = done_before()) {
@@ -54,7 +54,7 @@ Result<ResidencyResult> ResidencyRun::run() {
   const Selector same = selector_of(record_.identity);
   for (int tries = 1;;) {
     moved_ = false;
-    Result<ResidencyResult> done = run_on_record();
+    Result<ResidencyResult> done = run_on_record(begin);
     if (done.ok() || !token_.token.empty()) return done;
     // Waiting helps where somebody else runs the same operation, and not where a lease or another operation is in the
     // way.
@@ -67,6 +67,7 @@ Result<ResidencyResult> ResidencyRun::run() {
     const bool somebody_works = is_own_kind() || (was_running && !record_.operation);
     if (busy && !somebody_works) return done;
     if (busy) {
+      if (!std::exchange(said_that_it_waits_, true)) observer_.warning("waiting: " + done.status().message());
       context_.runtime.sleep_ms(kPauseMs);
     } else if (tries++ == kTriesMax) {
       return done;
@@ -74,13 +75,15 @@ Result<ResidencyResult> ResidencyRun::run() {
   }
 }
 
-Result<ResidencyResult> ResidencyRun::run_on_record() {
+Result<ResidencyResult> ResidencyRun::run_on_record(Begin begin) {
   result_.operation.reset();
   SY_RETURN_IF_ERROR(load());
   SY_RETURN_IF_ERROR(look());
   if (!record_.operation) {
-    SY_ASSIGN_OR_RETURN(const bool there, is_there());
-    if (there) {
+    // One that this run had to end, as it could not go on, is started anew.
+    const bool ended_by_others = begin == Begin::kNothing && !never_to_go_on_;
+    SY_ASSIGN_OR_RETURN(const bool done, ended_by_others ? Result<bool>(true) : is_there());
+    if (done) {
       result_.record = record_;
       return std::move(result_);
     }
@@ -153,13 +156,8 @@ Status ResidencyRun::load() {
 
 /// Starts the operation, or takes over the one that nobody runs.
 Status ResidencyRun::start() {
-  if (record_.operation) {
-    if (!is_own_kind()) {
-      return {Code::kBusy,
-              fmt::format("{} has the running {} operation {}, to {}", ref(), name_of(record_.operation->kind),
-                          record_.operation->operation_id, name_of(record_.operation->target)),
-              "wait for it, or end it: steelyard operation cancel " + record_.operation->operation_id};
-    }
+  // Whatever else runs, the log says what can be done about it.
+  if (is_own_kind()) {
     token_.operation_id = record_.operation->operation_id;
     // One of another memory is ended first, as nobody here could go on with it.
     if (!request_.wait && record_.operation->hot_instance == hot_.instance) return remember(record_);
@@ -231,7 +229,8 @@ Result<ResidencyResult> ResidencyRun::carry_out() {
   Status status = check_operation();
   if (status.ok()) status = move_objects(keeper);
   SY_POINT(context_.runtime, "residency.after_objects");
-  if (status.ok()) {
+  const bool moved = status.ok();
+  if (moved) {
     auto ended = keeper.end(OperationState::kDone, done_message(), observation());
     if (ended.ok()) {
       SY_POINT(context_.runtime, "residency.after_end");
@@ -240,14 +239,32 @@ Result<ResidencyResult> ResidencyRun::carry_out() {
       return std::move(result_);
     }
     status = std::move(ended).status();
-  } else if (!check_not_deleted(context_, record_).ok()) {
+  }
+  if (Status deleted = check_not_deleted(context_, record_); !deleted.ok()) {
     clear_up();
-  } else if (status.code() == Code::kNoSpace || status.code() == Code::kCorrupt || never_to_go_on_) {
+    return deleted;
+  }
+  if (!moved && can_never_go_on(status)) {
     fail(keeper, status);
     return status;
   }
   keeper.set_message(kept(status));
+  const auto found = context_.catalog.query_operation(token_.operation_id);
+  if (found.ok() && found->operation.state == OperationState::kCancelled) {
+    // What it did stays, and is to be known.
+    record_findings(context_, found->record, {}, stop_).status().ignore("a reconcile finds it");
+    return Status(
+        Code::kConflict,
+        fmt::format("{} of {} was cancelled (operation {}); what it did stays", noun(), ref(), token_.operation_id),
+        "ask for it again if it is still wanted");
+  }
   return stop_.stopped() ? stop_.status(noun()) : status;
+}
+
+/// What no later runner would do better; and what was begun for others (make_room.h, policies.h) and is paused.
+bool ResidencyRun::can_never_go_on(const Status& status) const {
+  return status.code() == Code::kNoSpace || status.code() == Code::kCorrupt || status.code() == Code::kUnauthorized ||
+         never_to_go_on_ || (status.code() == Code::kBusy && request_.only_if_idle);
 }
 
 /// What was recorded while replicas might go, memory may have.

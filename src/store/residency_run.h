@@ -17,6 +17,7 @@
 #include "metadata/mixed_plan.h"
 #include "store/context.h"
 #include "store/hot_tier.h"
+#include "store/residency.h"
 #include "store/runner_keeper.h"
 #include "store/stop_signal.h"
 
@@ -30,7 +31,7 @@ class ResidencyRun {
   virtual ~ResidencyRun() = default;
   /// BUSY while another operation runs; while a live runner has one of the same target, it is waited for. A record that
   /// moved between being read and the start, without the caller's fence, is read again.
-  Result<ResidencyResult> run();
+  Result<ResidencyResult> run(Begin begin);
 
  protected:
   ResidencyRun(Context& context, const ResidencyRequest& request, Observer& observer, const CancelFlag& cancel,
@@ -85,7 +86,7 @@ class ResidencyRun {
   ResidencyResult result_;
 
  private:
-  Result<ResidencyResult> run_on_record();
+  Result<ResidencyResult> run_on_record(Begin begin);
   bool is_own_kind() const;
   metadata::Residency target() const;
   const metadata::Operation* done_before() const;
@@ -97,10 +98,12 @@ class ResidencyRun {
   Status remember(const metadata::RevisionRecord& record);
   Status check_operation();
   Result<ResidencyResult> carry_out();
+  bool can_never_go_on(const Status& status) const;
   void look_again_at_damage();
   void fail(RunnerKeeper& keeper, const Status& why);
 
-  bool moved_ = false;           ///< the record is another by now, so what stood in the way may do so no more
+  bool moved_ = false;  ///< the record is another by now, so what stood in the way may do so no more
+  bool said_that_it_waits_ = false;
   bool never_to_go_on_ = false;  ///< the operation's memory or plan is not the one here
 };
 

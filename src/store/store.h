@@ -220,8 +220,9 @@ struct ResidencyRequest {
   /// For leases that pause an eviction, for who counts what is in memory, and for another process that carries out the
   /// same operation. False: BUSY, and what was begun stays RUNNING.
   bool wait_for_others = true;
-  bool make_room = false;  ///< a rehydration: evicts idle revisions where memory is short
-  bool wait = true;        ///< false: the operation is started and left for others to run
+  bool only_if_idle = false;  ///< an operation that is begun here ends FAILED where somebody comes to read the revision
+  bool make_room = false;     ///< a rehydration: evicts idle revisions where memory is short
+  bool wait = true;           ///< false: the operation is started and left for others to run
 };
 struct ResidencyResult {
   metadata::RevisionRecord record;

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from lib.runner import binary
+from lib.runner import binary, hot_folder
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 VOLATILE = [
@@ -72,7 +72,7 @@ def clone(tmp_path: Path) -> Path:
 def test_the_tour_is_true(clone):
     tour = steps((ROOT / "README.md").read_text())
     assert len(tour) >= 8, "the README has lost its tour"
-    env = {"PATH": os.environ["PATH"], "HOME": str(clone / "home"), "LC_ALL": "C.UTF-8", "STEELYARD_COLD_RESERVE_FREE": "0"}
+    env = {"PATH": os.environ["PATH"], "HOME": str(clone / "home"), "LC_ALL": "C.UTF-8", "STEELYARD_COLD_RESERVE_FREE": "0", "STEELYARD_HOT_PATH": hot_folder() or "/dev/shm"}
     shell = subprocess.Popen(["bash"], cwd=clone, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     script = "".join(f"{command}\nprintf '\\n--- end %s\\n' $?\n" for command, _ in tour)
     out, _ = shell.communicate(script, timeout=300)

@@ -28,6 +28,7 @@ def assert_sound(steelyard: Steelyard, damage: bool = False) -> list[dict]:
         if one["availability"] in ("READY", "DEGRADED"):
             report = steelyard.json("verify", ref, code=(0, 5) if damage else 0)
             assert damage or report["ok"], report
+            assert damage or shown["revision"]["residency"] != "HOT" or report["hot_objects"] == one["payload_count"], (shown, report)
     readable = [one["ref"] for one in listed if one["availability"] in ("READY", "DEGRADED")]
     if readable:
         taken = steelyard("-q", "lease", "acquire", readable[0], "--holder", "checker", "--allow-degraded", "--ttl", "1h")
@@ -51,8 +52,26 @@ def files_of(store: Path) -> list[str]:
     return sorted(path.relative_to(store).as_posix() for path in store.rglob("*") if not path.is_dir())
 
 
+def files_in_memory(steelyard: Steelyard) -> list[Path]:
+    """What the store keeps in its own memory tier, but for the file that names the instance."""
+    memory = steelyard.extra_env.get("STEELYARD_HOT_PATH")
+    found = Path(memory).glob("steelyard-*/**/*") if memory else ()
+    return [path for path in found if path.is_file() and not path.name.startswith("instance-")]
+
+
+def replicas_in_memory(steelyard: Steelyard) -> list[Path]:
+    """The payload files in memory."""
+    return [path for path in files_in_memory(steelyard) if path.parent.name == "p"]
+
+
+def content_in_memory(steelyard: Steelyard) -> list[Path]:
+    """The same bytes once."""
+    return [path for path in files_in_memory(steelyard) if path.parent.parent.name == "content"]
+
+
 def assert_back_to_nothing(steelyard: Steelyard, asides: int = 0) -> None:
-    """Everything is deleted or aborted, gc runs: what is left is the catalog, its copies and the store's identity."""
+    """Everything is deleted or aborted, gc runs: what is left is the catalog, its copies and the store's identity. Memory is
+    empty."""
     if not (steelyard.store / "catalog.db").exists():
         return
     release_leases(steelyard)
@@ -72,3 +91,5 @@ def assert_back_to_nothing(steelyard: Steelyard, asides: int = 0) -> None:
     beside = [path for path in (steelyard.store / "cold" / "groups").glob("*/*/*") if path.name != "deleting"]
     empty = [path for path in (steelyard.store / "cold" / "groups").glob("*/*") if not any(path.iterdir())]
     assert beside == [] and empty == [], (beside, empty)
+    left = files_in_memory(steelyard)
+    assert left == [], left

@@ -23,6 +23,8 @@ from lib.runner import ROOT, Steelyard
 from lib.waiting import wait_until
 
 SNAPSHOTS = {"STEELYARD_LOG_SNAPSHOT_EVERY": "1"}
+MOVES = ("residency.", "rehydrate.", "evict.")
+SMALL_MEMORY = {"STEELYARD_HOT_CAPACITY": "6MiB"}
 NOW = ("gc", "--yes", "--gc-grace", "0s")
 
 
@@ -57,7 +59,7 @@ class Mutation:
     faults: str = ""
     repeat: tuple[int, ...] = (0,)
     killed_here: bool = True  # False: another module kills it at every point, and looks closer
-    beside: str = ""  # the mutation whose points need not be tried again
+    beside: str = ""  # the mutations whose points need not be tried again
 
     def fault(self, rule: str) -> dict[str, str]:
         return {**self.env, "STEELYARD_FAULT": ",".join(filter(None, (self.faults, rule)))}
@@ -147,26 +149,62 @@ def interrupted(place: Place) -> None:
     place.steelyard(*harness.import_args(place.other, "half"), code=-signal.SIGKILL, env={"STEELYARD_FAULT": "kill@import.after_flush"})
 
 
-def hot(place: Place) -> tuple:
-    return ("--hot-path", place.hot, "--hot-capacity", "64MiB")
-
-
 def rehydrating(place: Place) -> None:
     model(place)
-    place.steelyard("rehydrate", "m", "--no-wait", *hot(place))
+    place.steelyard("rehydrate", "m", "--no-wait")
+
+
+def in_memory(place: Place) -> None:
+    model(place)
+    place.steelyard("rehydrate", "m")
+
+
+def evicting(place: Place) -> None:
+    in_memory(place)
+    place.steelyard("evict", "m", "--no-wait")
+
+
+def evicting_under_a_lease(place: Place) -> None:
+    """The lease was taken when the eviction was begun, and pauses it."""
+    evicting(place)
+    place.steelyard("lease", "acquire", "m", "--holder", "h", "--ttl", "1h")
+
+
+def memory_is_full(place: Place) -> None:
+    """`m` fills it, and nobody uses that; `n` wants to come in."""
+    in_memory(place)
+    place.steelyard(*harness.import_args(place.other, "n"))
+
+
+def with_a_policy(prefer: str, mode: str, before: Callable[[Place], None]) -> Callable[[Place], None]:
+    """The revision is not where its policy wants it."""
+
+    def prepare(place: Place) -> None:
+        before(place)
+        place.steelyard("policy", "set", "m", "--prefer", *prefer.split(), "--mode", mode)
+
+    return prepare
+
+
+def left_in_memory(place: Place) -> None:
+    """Who deleted it had not mounted that memory."""
+    in_memory(place)
+    place.steelyard("delete", "m", "--yes", env={"STEELYARD_HOT_PATH": str(place.folder)})
+
+
+def evicting_what_is_bad_below(place: Place) -> None:
+    in_memory(place)
+    flip_bit(first_object(place))
 
 
 def hot_and_bad_below(place: Place) -> None:
     """Memory has what the cold tier lacks; the repair is begun."""
-    model(place)
-    place.steelyard("rehydrate", "m", *hot(place))
-    flip_bit(first_object(place))
-    place.steelyard("verify", "m", *hot(place), code=5)
+    evicting_what_is_bad_below(place)
+    place.steelyard("verify", "m", code=5)
 
 
 def bad_in_memory(place: Place) -> None:
-    model(place)
-    place.steelyard("rehydrate", "m", *hot(place))
+    in_memory(place)
     flip_bit(max(place.hot.glob("*/groups/*/*/*/p/*"), key=lambda path: path.stat().st_size))
 
 
@@ -210,14 +248,27 @@ MUTATIONS: dict[str, Mutation] = {
     "repair": Mutation(degraded, lambda place: ("repair", "m", "--source", place.source), killed_here=False),
     "repair-by-link": Mutation(with_a_whole_copy, lambda place: ("repair", "m"), beside="repair"),
     "repair-start": Mutation(degraded, lambda place: ("repair", "m", "--no-wait")),
-    "rehydrate": Mutation(model, lambda place: ("rehydrate", "m", *hot(place))),
-    "reconcile-rehydrate": Mutation(rehydrating, lambda place: ("reconcile", *hot(place)), beside="rehydrate"),
+    "rehydrate": Mutation(model, lambda place: ("rehydrate", "m")),
+    "rehydrate-anew": Mutation(rehydrating_elsewhere, lambda place: ("rehydrate", "m"), beside="rehydrate"),
+    "rehydrate-ratio": Mutation(model, lambda place: ("rehydrate", "m", "--ratio", "0.5"), beside="rehydrate"),
+    "rehydrate-make-room": Mutation(memory_is_full, lambda place: ("rehydrate", "n", "--make-room"), env=SMALL_MEMORY, beside="rehydrate evict"),
+    "reconcile-rehydrate": Mutation(rehydrating, lambda place: ("reconcile",), beside="rehydrate"),
+    "import-hot": Mutation(lambda place: None, lambda place: (*harness.import_args(place.source, "m"), "--residency", "hot"), beside="import rehydrate"),
+    "evict": Mutation(in_memory, lambda place: ("evict", "m")),
+    "evict-ratio": Mutation(in_memory, lambda place: ("evict", "m", "--ratio", "0.5"), beside="evict"),
+    "evict-what-is-bad-below": Mutation(evicting_what_is_bad_below, lambda place: ("evict", "m"), repeat=(5, 6), beside="evict"),
+    "reconcile-evict": Mutation(evicting, lambda place: ("reconcile",), beside="evict"),
+    "reconcile-evict-paused": Mutation(evicting_under_a_lease, lambda place: ("reconcile",), beside="evict"),
+    "delete-in-memory": Mutation(in_memory, lambda place: ("delete", "m", "--yes"), beside="delete"),
+    "gc-in-memory": Mutation(left_in_memory, lambda place: NOW, beside="gc"),
     "policy-set": Mutation(model, lambda place: ("policy", "set", "m", "--prefer", "hot", "--mode", "auto", "--expect-generation", generation_of(place)), env=SNAPSHOTS),
-    "rehydrate-anew": Mutation(rehydrating_elsewhere, lambda place: ("rehydrate", "m", *hot(place)), beside="rehydrate"),
-    "import-hot": Mutation(lambda place: None, lambda place: (*harness.import_args(place.source, "m"), "--residency", "hot", *hot(place)), beside="rehydrate"),
-    "repair-from-memory": Mutation(hot_and_bad_below, lambda place: ("repair", "m", *hot(place)), beside="repair"),
-    "repair-in-memory": Mutation(bad_in_memory, lambda place: ("repair", "m", *hot(place)), beside="repair"),
-    "verify-beside-memory": Mutation(bad_in_memory, lambda place: ("verify", "m", *hot(place)), repeat=(5,), beside="verify"),
+    "reconcile-policy-hot": Mutation(with_a_policy("hot", "pinned", model), lambda place: ("reconcile",), beside="reconcile rehydrate"),
+    "reconcile-policy-cold": Mutation(with_a_policy("cold", "pinned", in_memory), lambda place: ("reconcile",), beside="reconcile evict"),
+    "reconcile-policy-mixed": Mutation(with_a_policy("mixed --ratio 0.5", "pinned", in_memory), lambda place: ("reconcile",), beside="reconcile evict"),
+    "lease-acquire-policy": Mutation(with_a_policy("hot", "auto", model), lambda place: ("lease", "acquire", "m", "--holder", "h", "--nonce", "n"), beside="lease-acquire rehydrate"),
+    "repair-from-memory": Mutation(hot_and_bad_below, lambda place: ("repair", "m"), beside="repair"),
+    "repair-in-memory": Mutation(bad_in_memory, lambda place: ("repair", "m"), beside="repair"),
+    "verify-beside-memory": Mutation(bad_in_memory, lambda place: ("verify", "m"), repeat=(5,), beside="verify"),
     "operation-cancel": Mutation(repairing, lambda place: ("operation", "cancel", operation_of(place))),
     "verify": Mutation(damaged, lambda place: ("verify", "m"), repeat=(5,)),
     "lease-acquire": Mutation(model, lambda place: ("lease", "acquire", "m", "--holder", "h", "--nonce", "n"), env=SNAPSHOTS),
@@ -246,7 +297,8 @@ def copy_store(origin: Path, copy: Path) -> None:
 
 def prepare(name: str, folder: Path) -> Place:
     """The mutation's store in `folder/store`, kept in `folder/template` too."""
-    place = Place(Steelyard(folder / "store", folder / "home"), folder)
+    memory = {"STEELYARD_HOT_PATH": str(folder / "hot"), "STEELYARD_HOT_CAPACITY": "64MiB"}
+    place = Place(Steelyard(folder / "store", folder / "home", memory), folder)
     place.hot.mkdir(exist_ok=True)
     harness.small_checkpoint(place.source)
     harness.small_checkpoint(place.other, seed="other")
@@ -275,11 +327,12 @@ def trace(name: str, place: Place) -> list[str]:
 
 
 def tries(name: str, place: Place) -> list[tuple[str, int]]:
-    """The first and the last pass of each point; of what the mutation beside it passes too, the verb's own points once."""
+    """The first and the last pass of each point; of what a mutation beside it passes too, the verb's own points and those
+    of moves once."""
     mutation = MUTATIONS[name]
-    own = f"{mutation.words(place)[0]}."
+    own = (f"{mutation.words(place)[0]}.", *MOVES)
     points = Counter(trace(name, place))
-    known = set(traced(mutation.beside)) if mutation.beside else set()
+    known = set().union(*(traced(one) for one in mutation.beside.split()))
     found = [(point, 1) for point in points if point not in known or point.startswith(own)]
     return found + [(point, count) for point, count in points.items() if point not in known and count > 1]
 

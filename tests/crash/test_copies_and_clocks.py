@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import shutil
 import signal
 import subprocess
 from collections import Counter
@@ -150,3 +151,102 @@ def test_wall_clocks_that_are_set(steelyard, source, wallclock):
     after = steelyard.json("delete", "m", "--yes", env=back)["revision"]
     assert after["updated_at"] >= before["updated_at"] >= before["created_at"]
     checker.assert_back_to_nothing(steelyard)
+
+
+# --- clocks and boots beside memory ---
+
+
+def with_memory(steelyard, memory_path, **env):
+    (memory_path / "hot").mkdir(exist_ok=True)
+    return steelyard.at(steelyard.store, STEELYARD_HOT_PATH=str(memory_path / "hot"), STEELYARD_HOT_CAPACITY="64MiB", **env)
+
+
+def residency(steelyard, wrapper=()) -> tuple[str, str, str]:
+    one = steelyard.json("inspect", "m", wrapper=wrapper)["revision"]
+    return one["availability"], one["residency"], one["operation"]
+
+
+@pytest.mark.parametrize("days", [3650, -3650])
+def test_a_move_beside_a_wall_clock_that_is_set(steelyard, source, memory_path, wallclock, days):
+    """The token of a runner that stands still is not over ten years later, and a lease keeps what is in memory."""
+    hot, wrong = with_memory(steelyard, memory_path), {"LD_PRELOAD": str(wallclock), "WALLCLOCK_OFFSET": str(days * DAY)}
+    hot(*harness.import_args(source, "m"))
+    stopped = harness.stop_at(hot, "rehydrate.after_object", 1, "rehydrate", "m")
+    try:
+        operation = hot.json("inspect", "m")["operation"]["operation_id"]
+        assert "REHYDRATING" in hot.error("evict", "m", code=6, env=wrong)["message"]
+        assert hot.json("operation", "show", operation, env=wrong)["operation"]["state"] == "RUNNING"
+        stopped.send_signal(signal.SIGCONT)
+        assert harness.finish(stopped)[0] == 0
+    finally:
+        stopped.kill()
+    lease = hot("-q", "lease", "acquire", "m", "--holder", "h", "--ttl", "1h", env=wrong).last
+    for env in (wrong, {}):
+        hot.error("evict", "m", code=6, env=env)
+        hot("reconcile", env=env)
+        assert residency(hot) == ("READY", "HOT", "NONE")
+    hot("lease", "release", lease, env=wrong)
+    hot("evict", "m", env=wrong)
+    hot("rehydrate", "m", env=wrong)
+    checker.assert_sound(hot)
+    checker.assert_back_to_nothing(hot)
+
+
+def test_a_move_in_another_time_namespace(steelyard, source, memory_path):
+    """A runner of one container lives for the other until its time is over; then it is taken over."""
+    wrapper = container(DAY)
+    hot = with_memory(steelyard, memory_path, STEELYARD_IMPORT_WRITER_TTL="2s")
+    hot(*harness.import_args(source, "m"))
+    process = hot.start("rehydrate", "m", wrapper=wrapper, env={"STEELYARD_FAULT": "stop@rehydrate.after_object#1"})
+    try:
+        harness.wait_until(lambda: harness.is_stopped(process) or process.poll() is not None, "stop in the container")
+        hot("rehydrate", "m")
+        assert residency(hot) == residency(hot, wrapper) == ("READY", "HOT", "NONE")
+    finally:
+        process.kill()
+        process.communicate()
+    lease = hot("-q", "lease", "acquire", "m", "--holder", "h", "--ttl", "1h", wrapper=wrapper).last
+    for seen_by in (wrapper, ()):
+        hot.error("evict", "m", code=6, wrapper=seen_by)
+    hot("lease", "release", lease)
+    hot("evict", "m", wrapper=wrapper)
+    checker.assert_back_to_nothing(hot)
+
+
+def another_boot(folder: Path) -> tuple:
+    """Starts a command that finds the machine's boot to be another one."""
+    boot = folder / "boot_id"
+    boot.write_text("11111111-2222-4333-8444-555555555555\n")
+    wrapper = ("unshare", "--mount", "sh", "-c", f'mount --bind "{boot}" /proc/sys/kernel/random/boot_id && exec "$0" "$@"')
+    done = subprocess.run([*wrapper, "true"], capture_output=True, text=True)
+    if done.returncode != 0:
+        pytest.skip(f"unshare --mount: {done.stderr.strip()}")
+    return wrapper
+
+
+@pytest.mark.parametrize("operation", ["none", "evicting", "rehydrating", "in the middle of its removals"])
+def test_memory_that_is_lost_with_a_boot(steelyard, source, tmp_path, memory_path, operation):
+    """What was HOT is COLD, nothing is damaged, and what was begun comes to its end."""
+    hot, boot = with_memory(steelyard, memory_path), another_boot(tmp_path)
+    hot(*harness.import_args(source, "m"), *(() if operation == "rehydrating" else ("--residency", "hot")))
+    if operation == "in the middle of its removals":
+        hot("evict", "m", code=-signal.SIGKILL, env={"STEELYARD_FAULT": "kill@tier.remove#2"})
+    elif operation != "none":
+        hot({"evicting": "evict", "rehydrating": "rehydrate"}[operation], "m", "--no-wait")
+    lease = hot("-q", "lease", "acquire", "m", "--holder", "h", "--ttl", "1h").last
+    for folder in (memory_path / "hot").iterdir():
+        shutil.rmtree(folder)
+    # Before anybody has looked: readable, from the cold tier.
+    assert hot.json("verify", "m", wrapper=boot)["ok"]
+    (row,) = hot.json("lease", "list", wrapper=boot)["leases"]
+    assert row["lease_id"] == lease
+    hot("lease", "release", lease, wrapper=boot)
+    hot("reconcile", wrapper=boot)
+    assert residency(hot, boot) == ("READY", "HOT" if operation == "rehydrating" else "COLD", "NONE")
+    assert hot.json("doctor", wrapper=boot)["ok"]
+    hot("rehydrate", "m", wrapper=boot)
+    assert residency(hot, boot) == ("READY", "HOT", "NONE")
+    assert hot.json("verify", "m", wrapper=boot)["hot_objects"] > 0
+    hot("evict", "m", wrapper=boot)
+    hot("materialize", "m", tmp_path / "out", wrapper=boot)
+    checker.assert_one_of(tmp_path / "out", [source])

@@ -50,6 +50,9 @@ class Ledger:
 
 
 class Worker:
+    exits = EXITS
+    in_the_way = IN_THE_WAY
+
     def __init__(self, number: int, steelyard: Steelyard, sources: list[Path], ledger: Ledger, folder: Path):
         self.number, self.steelyard, self.sources, self.ledger, self.folder = number, steelyard, sources, ledger, folder
         self.rng = random.Random(SEED * 1000 + number)
@@ -69,10 +72,10 @@ class Worker:
         process = self.steelyard.start("--json", *words)
         out, err = process.communicate(timeout=300)
         explain = f"{words}: {process.returncode}\n{err.decode()}"
-        assert process.returncode in EXITS[words[0]], explain
+        assert process.returncode in self.exits[words[0]], explain
         error = json.loads(err.decode().splitlines()[-1])["error"] if process.returncode else None
         if process.returncode == 6:
-            assert IN_THE_WAY.search(error["message"]), explain
+            assert self.in_the_way.search(error["message"]), explain
         self.done.append(words[0])
         document = None
         if process.returncode == 0 and words[0] != "cat":
@@ -122,11 +125,13 @@ class Worker:
         else:
             code, document, _ = self.call("lease", "acquire", name, "--holder", f"worker-{self.number}", "--ttl", "1h")
             if code == 0:
-                ref = document["lease"]["ref"]
-                # Whoever asked to delete it before may go on after this lease only.
-                assert self.call("inspect", ref)[1]["revision"]["availability"] in ("READY", "DEGRADED", "DELETING"), ref
-                assert self.call("cat", ref, "config.json")[0] in (0, 11), ref
+                self.under_a_lease(document["lease"]["ref"])
                 self.call("lease", "release", document["lease"]["lease_id"])
+
+    def under_a_lease(self, ref: str) -> None:
+        # Whoever asked to delete it before may go on after this lease only.
+        assert self.call("inspect", ref)[1]["revision"]["availability"] in ("READY", "DEGRADED", "DELETING"), ref
+        assert self.call("cat", ref, "config.json")[0] in (0, 11), ref
 
     def whole_store(self):
         words = self.rng.choice([("gc", "--yes", "--gc-grace", "0s"), ("reconcile",), ("list", "--all"), ("usage",)])
@@ -141,6 +146,14 @@ class Worker:
             step()
 
 
+def work(workers: list[Worker]) -> None:
+    """All at once, each to its end."""
+    with ThreadPoolExecutor(len(workers)) as pool:
+        futures = [pool.submit(worker.run) for worker in workers]
+    failures = [future.exception() for future in futures if future.exception() is not None]
+    assert not failures, "\n".join(map(str, failures))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("locks", ["locks", "no locks"])
 def test_sixteen_processes_of_mixed_verbs(memory_path, noflock, locks):
@@ -150,11 +163,7 @@ def test_sixteen_processes_of_mixed_verbs(memory_path, noflock, locks):
     steelyard(*harness.import_args(sources[0], "model-0"))
     ledger = Ledger()
     ledger.imported["model-0@main#1"] = sources[0]
-    workers = [Worker(number, steelyard, sources, ledger, memory_path) for number in range(WORKERS)]
-    with ThreadPoolExecutor(WORKERS) as pool:
-        futures = [pool.submit(worker.run) for worker in workers]
-    failures = [future.exception() for future in futures if future.exception() is not None]
-    assert not failures, failures
+    work([Worker(number, steelyard, sources, ledger, memory_path) for number in range(WORKERS)])
 
     assert len(ledger.imported) > 10 and len(ledger.deleted) > 3, "the mix has something to check"
     listed = {one["ref"]: one["availability"] for one in checker.assert_sound(steelyard)}

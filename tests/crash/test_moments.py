@@ -1,4 +1,4 @@
-"""Processes are killed at two hundred random moments, over a mix of all verbs that change something.
+"""Processes are killed at three hundred random moments, over a mix of all verbs that change something.
 
 After each the store is looked at, and the interrupted verb is given again; in the end nothing is left that is not needed.
 """
@@ -21,8 +21,8 @@ from lib.runner import Steelyard
 
 STORES = 4
 KILLS_PER_STORE = 50
-# A machine that is quicker than the last time of a verb lets some of them end.
-ROUNDS_MAX = 4 * KILLS_PER_STORE
+STORES_WITH_MEMORY = 3
+KILLS_PER_STORE_WITH_MEMORY = 34
 REVISIONS_MAX = 3
 SNAPSHOTS = {"STEELYARD_LOG_SNAPSHOT_EVERY": "1"}
 
@@ -30,10 +30,10 @@ SNAPSHOTS = {"STEELYARD_LOG_SNAPSHOT_EVERY": "1"}
 class History:
     """One store, and what happens to it."""
 
-    def __init__(self, folder: Path, sources: list[Path], seed: int):
+    def __init__(self, folder: Path, sources: list[Path], seed: int, env: dict[str, str] | None = None):
         self.rng = random.Random(seed)
         self.folder, self.sources = folder, sources
-        self.steelyard = Steelyard(folder / "store", folder / "home")
+        self.steelyard = Steelyard(folder / "store", folder / "home", env)
         self.seconds: dict[str, float] = {}
         self.killed: Counter[str] = Counter()
         self.made_from: dict[str, Path] = {}
@@ -123,6 +123,11 @@ class History:
         for ref in [ref for ref, state in self.states().items() if state == "DEGRADED"]:
             # What a repair of another one did not need.
             self.steelyard("repair", ref, "--source", self.folder.parent / "sources")
+        if again.code == 0:
+            self.check_done(words)
+
+    def check_done(self, words) -> None:
+        """What the verb promises, beside what every store keeps."""
 
     def check_states(self, words, before: dict, after: dict) -> None:
         """Before or after, nothing in between, and nothing else."""
@@ -136,10 +141,11 @@ class History:
         assert gone <= ({words[1]} if words[0] == "delete" else set()), self.where
         assert len(come) <= (words[0] == "import"), self.where
 
-    def run(self) -> Counter[str]:
-        for _ in range(ROUNDS_MAX):
+    def run(self, kills: int) -> Counter[str]:
+        # A machine that is quicker than the last time of a verb lets some of them end.
+        for _ in range(4 * kills):
             self.round()
-            if self.killed.total() == KILLS_PER_STORE:
+            if self.killed.total() == kills:
                 break
         checker.assert_sound(self.steelyard)
         for one in harness.revisions(self.steelyard):
@@ -150,15 +156,96 @@ class History:
         return self.killed
 
 
-@pytest.mark.slow
-def test_killed_at_two_hundred_random_moments(memory_path):
-    sources = [harness.small_checkpoint(memory_path / "sources" / str(number), seed=number, mib_per_shard=1) for number in range(3)]
-    histories = [History(memory_path / f"history-{number}", sources, seed=number) for number in range(STORES)]
-    with ThreadPoolExecutor(STORES) as pool:
-        futures = [pool.submit(history.run) for history in histories]
+class HistoryOfMoves(History):
+    """The same with memory for two revisions of four: they are brought, evicted, moved by their policies, and damaged there."""
+
+    def __init__(self, folder: Path, sources: list[Path], seed: int):
+        (folder / "hot").mkdir(parents=True)
+        env = {"STEELYARD_HOT_PATH": str(folder / "hot"), "STEELYARD_HOT_CAPACITY": "5MiB", "STEELYARD_POLICY_COOLDOWN": "0s"}
+        super().__init__(folder, sources, seed, env)
+
+    def a_ref(self, states) -> str:
+        return self.rng.choice([ref for ref, state in states.items() if state == "READY"])
+
+    def a_ratio(self) -> tuple:
+        return ("--ratio", self.rng.choice(["0.3", "0.7"])) if self.rng.random() < 0.4 else ()
+
+    # No room (8), or a policy that is in the way (13), is an answer as well as any.
+
+    def residencies(self) -> dict[str, str]:
+        return {one["ref"]: one["residency"] for one in harness.revisions(self.steelyard)}
+
+    def an_eviction(self, states):
+        hot = [ref for ref, residency in self.residencies().items() if residency != "COLD"]
+        if not hot:
+            return self.a_rehydration(states)
+        return ("evict", self.rng.choice(hot), *self.a_ratio()), (0, 8, 13)
+
+    def a_rehydration(self, states):
+        make_room = ("--make-room",) if self.rng.random() < 0.6 else ()
+        colder = [ref for ref, residency in self.residencies().items() if residency != "HOT"]
+        return ("rehydrate", self.rng.choice(colder or [self.a_ref(states)]), *self.a_ratio(), *make_room), (0, 8, 13)
+
+    def a_policy(self, states):
+        ref, prefer = self.a_ref(states), self.rng.choice([("hot",), ("cold",), ("mixed", "--ratio", "0.5")])
+        mode = self.rng.choice(["manual", "pinned", "auto", "auto"])
+        self.steelyard("policy", "set", ref, "--prefer", *prefer, "--mode", mode)
+        lease = ("lease", "acquire", ref, "--holder", "h", "--nonce", str(self.rng.random()), "--ttl", "1h")
+        return self.rng.choice([("reconcile",), lease]), (0,)
+
+    def damage_in_memory(self, states):
+        replicas = checker.replicas_in_memory(self.steelyard)
+        if not replicas:
+            return self.a_rehydration(states)
+        flip_bit(self.rng.choice(replicas))
+        for ref, state in states.items():
+            if state == "READY":
+                self.steelyard("verify", ref, code=(0, 5))
+        return ("repair", self.rng.choice(list(self.being_repaired()) or [self.a_ref(states)])), (0,)
+
+    def being_repaired(self) -> list[str]:
+        return [one["ref"] for one in harness.revisions(self.steelyard) if one["operation"] == "REPAIRING"]
+
+    def choose(self, states):
+        there = [ref for ref, state in states.items() if state == "READY"]
+        if len(there) < 2:
+            return self.an_import(states)
+        choices = [(self.an_import, 2), (self.a_repair, 2), (self.damage_in_memory, 2), (self.an_eviction, 6), (self.a_rehydration, 6)]
+        choices += [(self.a_policy, 5), (lambda _: (("gc", "--yes", "--gc-grace", "0s"), (0,)), 1)]
+        choices.append((self.a_delete, 2 if len(there) < 4 else 20))
+        return self.rng.choices([choice for choice, _ in choices], [weight for _, weight in choices])[0](states)
+
+    def check_done(self, words) -> None:
+        if words[0] in ("evict", "rehydrate"):
+            revision = self.steelyard.json("inspect", words[1])["revision"]
+            to_a_ratio = {"evict": ("MIXED", "COLD"), "rehydrate": ("MIXED",)}
+            wanted = to_a_ratio[words[0]] if "--ratio" in words else {"evict": ("COLD",), "rehydrate": ("HOT",)}[words[0]]
+            assert revision["operation"] == "NONE" and revision["residency"] in wanted, (self.where, revision)
+        if self.being_repaired():
+            self.steelyard("reconcile")  # what a repair of another one did not need
+
+
+def run_all(histories: list, kills: int) -> Counter[str]:
+    with ThreadPoolExecutor(len(histories)) as pool:
+        futures = [pool.submit(history.run, kills) for history in histories]
     for history, future in zip(histories, futures, strict=True):
         assert future.exception() is None or not print(history.where), future.exception()
     killed = sum((history.killed for history in histories), Counter())
     print(f"killed: {dict(killed)}")
-    assert killed.total() == STORES * KILLS_PER_STORE, killed
+    assert killed.total() == len(histories) * kills, killed
+    return killed
+
+
+@pytest.mark.slow
+def test_killed_at_two_hundred_random_moments(memory_path):
+    sources = [harness.small_checkpoint(memory_path / "sources" / str(number), seed=number, mib_per_shard=1) for number in range(3)]
+    killed = run_all([History(memory_path / f"history-{number}", sources, seed=number) for number in range(STORES)], KILLS_PER_STORE)
     assert {"import", "delete", "repair", "gc", "recover", "reconcile", "materialize"} <= set(killed), killed
+
+
+@pytest.mark.slow
+def test_killed_at_a_hundred_random_moments_of_moves(memory_path):
+    sources = [harness.small_checkpoint(memory_path / "sources" / str(number), seed=number, mib_per_shard=1) for number in range(3)]
+    histories = [HistoryOfMoves(memory_path / f"history-{number}", sources, seed=number) for number in range(STORES_WITH_MEMORY)]
+    killed = run_all(histories, KILLS_PER_STORE_WITH_MEMORY)
+    assert {"evict", "rehydrate", "repair", "delete", "reconcile", "lease"} <= set(killed), killed

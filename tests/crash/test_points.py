@@ -13,6 +13,7 @@ from lib.checkpoints import tree_digests
 # Points that no mutation of the table passes when it is alone, and who kills at them.
 ELSEWHERE = {
     "delete.waiting": "test_killed_while_it_waits",
+    "evict.paused": "test_killed_while_a_lease_pauses_it",
     "import.waiting": "test_killed_while_it_waits",
     # No verb maps objects, and content without an object is met beside another process: src/tiers/memory/*_test.cc.
     "tier.map": "memory_capacity_test.cc",
@@ -35,7 +36,7 @@ def test_killed_at_every_point(memory_path, name):
     mutation = MUTATIONS[name]
     place = mutations.prepare(name, memory_path)
     steelyard = place.steelyard
-    damage = name.startswith(("repair", "operation", "reconcile-repair", "verify"))
+    damage = name.startswith(("repair", "operation", "reconcile-repair", "verify", "evict-what-is-bad"))
     tries = mutations.tries(name, place)
     killed = 0
     for point, number in tries:
@@ -75,4 +76,19 @@ def test_killed_while_it_waits(steelyard, source):
     checker.assert_sound(steelyard)
     steelyard("lease", "release", lease)
     steelyard("delete", "m", "--yes")
+    checker.assert_back_to_nothing(steelyard)
+
+
+def test_killed_while_a_lease_pauses_it(memory_path):
+    """The eviction stands as it stood, and goes on when the lease is given back."""
+    place = mutations.prepare("reconcile-evict-paused", memory_path)
+    steelyard = place.steelyard
+    steelyard("evict", "m", code=-signal.SIGKILL, env={"STEELYARD_FAULT": "kill@evict.paused"})
+    revision = steelyard.json("inspect", "m")["revision"]
+    assert revision["residency"] == "HOT" and revision["operation"] == "EVICTING"
+    checker.assert_sound(steelyard)
+    checker.release_leases(steelyard)
+    steelyard("evict", "m")
+    assert steelyard.json("inspect", "m")["revision"]["residency"] == "COLD"
+    assert checker.files_in_memory(steelyard) == []
     checker.assert_back_to_nothing(steelyard)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
+import tempfile
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -62,6 +66,17 @@ class Run:
         return f"$ {' '.join(self.args)}\nexit {self.code}\n--- stdout\n{self.stdout[-4000:]}\n--- stderr\n{self.stderr[-4000:]}"
 
 
+@cache
+def hot_folder() -> str | None:
+    """Where the memory tiers of this run's stores lie, so that nothing of theirs stays: None where memory cannot be used."""
+    if not os.access("/dev/shm", os.W_OK):
+        return None
+    folder = tempfile.mkdtemp(prefix="steelyard-test-", dir="/dev/shm")
+    os.chmod(folder, 0o1777)  # as /dev/shm itself: some tests run as another user
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
 class Steelyard:
     """Runs the binary with one store and an environment of its own."""
 
@@ -82,6 +97,8 @@ class Steelyard:
             # The reserve is a share of the machine's disk; a test's store is small and must not depend on it.
             "STEELYARD_COLD_RESERVE_FREE": "0",
         }
+        if hot := hot_folder():
+            env["STEELYARD_HOT_PATH"] = hot
         for name in ("ASAN_OPTIONS", "TSAN_OPTIONS", "UBSAN_OPTIONS", "LSAN_OPTIONS"):
             if name in os.environ:
                 env[name] = os.environ[name]

@@ -168,6 +168,8 @@ Status check_files(const std::string& path) {
     const std::uint64_t raw_page = big_endian(header, 16, 2);
     const std::uint64_t page = raw_page == 1 ? 65536 : raw_page;
     const std::uint64_t wanted = page * big_endian(header, 28, 4);
+    // The size last: a checkpoint that came to its end meanwhile has made the file as long as the header says.
+    if (fstat(fd.get(), &info) != 0) return errno_status(errno, "stat", path);
     if (static_cast<std::uint64_t>(info.st_size) < wanted) {
       return not_ours(path, "cut off: " + std::to_string(info.st_size) + " bytes, wanted " + std::to_string(wanted));
     }
