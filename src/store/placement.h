@@ -13,6 +13,7 @@ namespace steelyard::store {
 struct Placement {
   std::vector<metadata::PlacedRevision> revisions;  ///< READY and DEGRADED, of every tenant and namespace
   metadata::Memory memory;
+  Status no_memory;  ///< only for the policies: why none can be used here, so that what wants it has to wait
 };
 
 /// With `for_policies`, what the sets that the policies prefer would add too; absent where no record has a policy that
