@@ -135,6 +135,10 @@ TEST_F(ApiStoreTest, MemoryOptionsAreChecked) {
   options_.hot_capacity = 1;
   EXPECT_THAT(Store::open(options_, OpenMode::kCreate).status().message(), HasSubstr("hot_capacity is 1"));
   options_.hot_capacity.reset();
+  options_.hot_low_watermark_millionths = options_.hot_high_watermark_millionths + 1;
+  EXPECT_THAT(Store::open(options_, OpenMode::kCreate).status().message(),
+              HasSubstr("hot_low_watermark_millionths is 900001"));
+  options_.hot_low_watermark_millionths = options_.hot_high_watermark_millionths;
   options_.hot_path.clear();
   EXPECT_EQ(Store::open(options_, OpenMode::kCreate).code(), Code::kInvalidArgument);
 }

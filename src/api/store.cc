@@ -93,6 +93,11 @@ Result<store::StoreOptions> to_core(const StoreOptions& options) {
   SY_RETURN_IF_ERROR(
       check_option("hot_high_watermark_millionths", options.hot_high_watermark_millionths, 1U, 999'999U));
   SY_RETURN_IF_ERROR(check_option("hot_low_watermark_millionths", options.hot_low_watermark_millionths, 1U, 999'999U));
+  if (options.hot_low_watermark_millionths > options.hot_high_watermark_millionths) {
+    return Status(Code::kInvalidArgument,
+                  fmt::format("hot_low_watermark_millionths is {}; wanted at most hot_high_watermark_millionths, {}",
+                              options.hot_low_watermark_millionths, options.hot_high_watermark_millionths));
+  }
   SY_RETURN_IF_ERROR(check_option("policy_cooldown_ms", options.policy_cooldown_ms, std::int64_t{0},
                                   std::int64_t{30} * 24 * 3'600'000));
   out.hot_high_watermark_millionths = options.hot_high_watermark_millionths;

@@ -45,6 +45,25 @@ Status check_hot(const RevisionRecord& record, const Observation& seen) {
                              std::to_string(all.logical_bytes));
 }
 
+/// Millionths, as the record keeps them: bytes would make a rounded share less than the very bytes that it was made of.
+std::uint32_t share_seen(const RevisionRecord& record, const Observation& seen) {
+  if (seen.hot_members == 0) return 0;
+  return seen.hot_members == record.summary.payload_count ? kMillion
+                                                          : share_of(seen.hot_bytes, record.summary.logical_bytes);
+}
+
+std::uint32_t share_recorded(const RevisionRecord& record) {
+  return record.residency == Residency::kHot ? kMillion : record.hot_millionths.value_or(0);
+}
+
+/// Whether the record is to name the observer's memory from now on, though its own may be there. Equal shares move it
+/// at one event only, or two observers would take it from each other for ever.
+bool takes_over(const RevisionRecord& record, const Observation& seen, Look look) {
+  const std::uint32_t here = share_seen(record, seen);
+  const std::uint32_t there = share_recorded(record);
+  return look == Look::kWhenBrought ? here > 0 : here > there;
+}
+
 /// The record names a memory instance that the observer cannot see and that may be there.
 bool is_elsewhere(const RevisionRecord& record, const Observation& seen) {
   if (record.hot_instance.empty() || record.hot_instance == seen.hot_instance) return false;
@@ -80,10 +99,10 @@ void lower_hot(RevisionRecord& next, std::uint64_t members, std::uint64_t bytes)
           some_left ? had - bytes : 0, next.residency != Residency::kAbsent);
 }
 
-Result<bool> follow(RevisionRecord& next, const Observation& seen, bool only_colder) {
+Result<bool> follow(RevisionRecord& next, const Observation& seen, Look look) {
   SY_ASSIGN_OR_RETURN(DamageReport damage, normalised(seen.damage));
   SY_RETURN_IF_ERROR(check_hot(next, seen));
-  if (is_elsewhere(next, seen) && seen.hot_bytes < hot_bytes_of(next)) {
+  if (is_elsewhere(next, seen) && !takes_over(next, seen, look)) {
     // Whatever lies in that memory: of what is whole in the cold tier everything can be read.
     if (damage.count != 0) return false;
     set_availability(next, Availability::kReady);
@@ -92,7 +111,7 @@ Result<bool> follow(RevisionRecord& next, const Observation& seen, bool only_col
   }
   std::uint64_t members = seen.hot_members;
   std::uint64_t bytes = seen.hot_bytes;
-  if (only_colder && members >= next.hot_members) {
+  if (look == Look::kWhileRemoving && members >= next.hot_members) {
     members = next.hot_members;
     bytes = std::min(bytes, hot_bytes_of(next));
   }
@@ -108,13 +127,13 @@ Status judge(Turn& turn, const ReconcileRevision& command) {
   SY_RETURN_IF_ERROR(check_published(record, {}));
   SY_RETURN_IF_ERROR(check_fence(record, command.observed_generation));
 
-  bool removing = false;
+  Look look = Look::kPlain;
   if (record.operation && record.operation->kind == OperationKind::kEvicting) {
     SY_ASSIGN_OR_RETURN(const std::optional<Runner> runner, find_runner(turn.view, record.identity));
-    removing = runner && runner->permitted_members != 0;
+    if (runner && runner->permitted_members != 0) look = Look::kWhileRemoving;
   }
   RevisionRecord next = next_of(record, turn.now);
-  SY_ASSIGN_OR_RETURN(const bool published, follow(next, command.seen, removing));
+  SY_ASSIGN_OR_RETURN(const bool published, follow(next, command.seen, look));
   const bool same = next.availability == record.availability && next.damage == record.damage &&
                     next.residency == record.residency && next.hot_millionths == record.hot_millionths &&
                     next.hot_instance == record.hot_instance && next.hot_boot_id == record.hot_boot_id &&

@@ -353,7 +353,9 @@ Status judge(Turn& turn, const EndOperation& command) {
       seen.damage = record.damage;
       seen.cold_readable = record.residency != Residency::kAbsent;
     }
-    SY_RETURN_IF_ERROR(follow(next, seen, false).status());
+    const bool brought =
+        record.operation->kind == OperationKind::kRehydrating && command.state == OperationState::kDone;
+    SY_RETURN_IF_ERROR(follow(next, seen, brought ? Look::kWhenBrought : Look::kPlain).status());
   }
   end_operation(turn, next, runner, command.state, command.message);
   if (const Status status = validate(next); !status.ok()) {

@@ -65,10 +65,9 @@ Residency residency_in(const RevisionRecord& record, const Memory& memory) {
   return record.hot_instance == memory.instance ? record.residency : Residency::kCold;
 }
 
-/// Once nobody reads it.
+/// Once nobody reads it. Its record may not know yet what lies there, after a rehydration that was cancelled.
 bool is_evictable(const PlacedRevision& revision, const Memory& memory) {
-  return may_move(revision.record, memory) && revision.cold_whole && !revision.hot.empty() &&
-         revision.record.hot_instance == memory.instance;
+  return may_move(revision.record, memory) && revision.cold_whole && !revision.hot.empty();
 }
 
 /// Its eviction was begun here, and has perhaps nobody who carries it out.
@@ -82,6 +81,7 @@ bool is_leaving(const PlacedRevision& revision, const Memory& memory) {
 bool wants_warmer(const PlacedRevision& revision, const Memory& memory) {
   const RevisionRecord& record = revision.record;
   const Residency is = residency_in(record, memory);
+  if (record.summary.payload_count == 0) return false;  // nothing of it can be hot
   if (record.policy.prefer == Residency::kHot) return is != Residency::kHot;
   if (record.policy.prefer != Residency::kMixed) return false;
   return is == Residency::kCold ||
@@ -161,12 +161,13 @@ std::uint64_t put_evictions(const Revisions& picked, Holders& holders, const std
 
 }  // namespace
 
-std::vector<Move> moves_of(std::span<const PlacedRevision> revisions, const Memory& memory, const LastUse& now,
-                           std::int64_t cooldown_ms) {
+PolicyPlan moves_of(std::span<const PlacedRevision> revisions, const Memory& memory, const LastUse& now,
+                    std::int64_t cooldown_ms) {
   const std::uint64_t high = bytes_of_share(memory.high_watermark_millionths, memory.capacity_bytes);
   const std::uint64_t low = bytes_of_share(memory.low_watermark_millionths, memory.capacity_bytes);
   Holders holders(revisions);
-  std::vector<Move> moves;
+  PolicyPlan plan;
+  std::vector<Move>& moves = plan.moves;
   std::uint64_t used = memory.used_bytes;
   Revisions idle;
   Revisions warmer;
@@ -198,19 +199,21 @@ std::vector<Move> moves_of(std::span<const PlacedRevision> revisions, const Memo
   for (const PlacedRevision* revision : warmer) {
     const bool pinned = revision->record.policy.mode == PolicyMode::kPinned;
     const std::uint64_t bytes = revision->promotion_bytes;
-    if (bytes > high) continue;
-    if (used > high - bytes) {
+    Move move = move_of(*revision, OperationKind::kRehydrating, revision->record.policy.prefer, bytes,
+                        pinned ? "pinned" : "read now");
+    if (bytes > high || used > high - bytes) {
       // It takes the room of those that were used longest ago.
-      const std::uint64_t wanted = used - (high - bytes);
-      const Revisions picked = pick(idle, holders, wanted, false);
-      if (picked.empty()) continue;
+      const Revisions picked = bytes > high ? Revisions() : pick(idle, holders, used - (high - bytes), false);
+      if (picked.empty()) {
+        if (pinned) plan.without_room.push_back(std::move(move));
+        continue;
+      }
       used -= std::min(used, put_evictions(picked, holders, "room is made for what is read now", moves));
     }
-    const Residency target = revision->record.policy.prefer;
-    moves.push_back(move_of(*revision, OperationKind::kRehydrating, target, bytes, pinned ? "pinned" : "read now"));
+    moves.push_back(std::move(move));
     used += bytes;
   }
-  return moves;
+  return plan;
 }
 
 RoomPlan make_room(std::span<const PlacedRevision> revisions, const Memory& memory, const Identity& for_whom,

@@ -51,7 +51,13 @@ struct Move {
   bool operator==(const Move&) const = default;
 };
 
-/// What the policies ask for now, in the order in which it is to be done.
+/// What the policies ask for.
+struct PolicyPlan {
+  std::vector<Move> moves;         ///< in the order in which they are to be done
+  std::vector<Move> without_room;  ///< of pinned revisions, that wait: what stays leaves no room for them
+};
+
+/// What the policies ask for now.
 ///
 /// PINNED: a move towards the preference whenever the revision is elsewhere and, to make it colder, nobody reads it.
 /// AUTO: towards a warmer preference while somebody reads it (this is what promotes on access), if it fits below the
@@ -59,8 +65,8 @@ struct Move {
 /// down to the low one, the oldest use first, then the largest. A revision whose last move ended less than
 /// `cooldown_ms` ago is not moved. MANUAL: never. Nothing is asked of a revision with an operation, of one that is not
 /// READY, or of one whose replicas lie in a memory instance of this boot that is not mounted here.
-std::vector<Move> moves_of(std::span<const PlacedRevision> revisions, const Memory& memory, const LastUse& now,
-                           std::int64_t cooldown_ms);
+PolicyPlan moves_of(std::span<const PlacedRevision> revisions, const Memory& memory, const LastUse& now,
+                    std::int64_t cooldown_ms);
 
 /// What `--make-room` evicts.
 struct RoomPlan {

@@ -30,6 +30,7 @@ PlacedRevision hot(const std::string& name, std::uint64_t bytes, std::int64_t us
   record.identity = {{"t", "n", name, "main"}, 1};
   record.availability = Availability::kReady;
   record.metadata_generation = 7;
+  record.summary.payload_count = 3;
   record.residency = Residency::kHot;
   record.hot_instance = std::string(32, '1');
   record.hot_boot_id = "boot-a";
@@ -70,7 +71,7 @@ std::vector<std::string> told(const std::vector<Move>& moves) {
 }
 
 std::vector<std::string> asked(const std::vector<PlacedRevision>& revisions, const Memory& memory) {
-  return told(moves_of(revisions, memory, kNow, kCooldownMs));
+  return told(moves_of(revisions, memory, kNow, kCooldownMs).moves);
 }
 
 using Told = std::vector<std::string>;
@@ -86,7 +87,8 @@ TEST(Policy, PromotesWhatIsRead) {
   EXPECT_EQ(asked({read_now(cold("a", 20, PolicyMode::kAuto, Residency::kMixed))}, memory_of(100, 0)),
             (Told{"rehydrate a MIXED 20"}));
   EXPECT_EQ(moves_of(std::vector{read_now(cold("a", 20, PolicyMode::kAuto, Residency::kMixed))}, memory_of(100, 0),
-                     kNow, kCooldownMs)[0]
+                     kNow, kCooldownMs)
+                .moves[0]
                 .ratio_millionths,
             500'000U);
 }
@@ -140,6 +142,8 @@ TEST(Policy, WhoIsLeftAlone) {
   changed.record.hot_instance = std::string(32, '2');
   EXPECT_EQ(alone(changed), Told{}) << "another instance of this boot";
   changed.record.hot_boot_id = "boot-z";
+  EXPECT_EQ(alone(changed), Told{"evict a COLD 50"}) << "what lies here is not what its record names";
+  changed.hot.clear();
   EXPECT_EQ(alone(changed), Told{}) << "nothing of it is here";
   changed = read_now(std::move(changed));
   changed.promotion_bytes = 10;
@@ -191,6 +195,33 @@ TEST(Policy, PinnedGoesWhereItIsPinned) {
             (Told{"rehydrate b HOT 50"}));
   EXPECT_EQ(asked({warm, read_now(cold("b", 80))}, memory_of(100, 40)),
             (Told{"evict a COLD 40", "rehydrate b HOT 80"}));
+}
+
+TEST(Policy, APinWithoutRoomWaits) {
+  const auto waiting = [](const std::vector<PlacedRevision>& revisions, std::uint64_t used) {
+    return told(moves_of(revisions, memory_of(100, used), kNow, kCooldownMs).without_room);
+  };
+  const PlacedRevision pin = cold("pin", 40, PolicyMode::kPinned);
+  EXPECT_EQ(waiting({pin}, 50), Told{});
+  EXPECT_EQ(waiting({pin}, 51), (Told{"rehydrate pin HOT 40"}));
+  EXPECT_EQ(waiting({cold("large", 91, PolicyMode::kPinned)}, 0), (Told{"rehydrate large HOT 91"}));
+  EXPECT_EQ(waiting({pin, hot("idle", 20, 1)}, 60), Told{}) << "it takes that room";
+  EXPECT_EQ(waiting({read_now(cold("read", 91))}, 0), Told{}) << "AUTO is no promise";
+}
+
+TEST(Policy, WhatHasNoObjectsIsNeverAsked) {
+  PlacedRevision empty = cold("a", 0, PolicyMode::kPinned);
+  empty.record.summary.payload_count = 0;
+  EXPECT_EQ(asked({empty}, memory_of(100, 0)), Told{});
+}
+
+TEST(Room, WhatARecordDoesNotKnowYetCanBeFreed) {
+  PlacedRevision left = hot("left", 40, 1);
+  left.record.residency = Residency::kCold;
+  left.record.hot_instance.clear();
+  left.record.hot_boot_id.clear();
+  const RoomPlan plan = make_room(std::vector{left}, memory_of(100, 40), cold("whom", 1).record.identity, 30);
+  EXPECT_EQ(told(plan.evictions), (Told{"evict left COLD 40"}));
 }
 
 TEST(Room, TheLeastRecentlyUsedThatAreNeeded) {

@@ -102,8 +102,45 @@ TEST_F(ResidencyRules, AnotherInstanceIsUnknown) {
   ASSERT_TRUE(observe(other).ok());
   EXPECT_EQ(place(), "READY HOT of 2") << "where the record's instance is mounted it may be whole";
   EXPECT_TRUE(bench.last.empty());
+  ASSERT_TRUE(observe(seen(1)).ok());
   ASSERT_TRUE(observe(seen(2, kOther)).ok());
-  EXPECT_EQ(now().hot_instance, kOther) << "as much is hot here";
+  EXPECT_EQ(now().hot_instance, kOther) << "more is hot here";
+  EXPECT_EQ(place(), "READY HOT of 2");
+}
+
+TEST_F(ResidencyRules, TwoMemoriesThatHoldAsMuchDoNotTakeItFromEachOther) {
+  // A share is kept rounded down: it stands for fewer bytes than were seen.
+  const Identity odd = identity_of("odd", 1);
+  constexpr std::uint64_t kBytes = 3'000'001;
+  bench.must(TestBench::begin(odd, 'b'));
+  CommitWeightImport commit = TestBench::commit(odd, 'b', 1, bench.record(odd).metadata_generation);
+  commit.summary.logical_bytes = kBytes;
+  bench.must(commit);
+  for (const std::uint64_t members : {1, 2}) {
+    Observation look = seen(members);
+    look.hot_bytes = members == 1 ? 1'000'001 : kBytes;
+    bench.must(ReconcileRevision{odd, bench.record(odd).metadata_generation, look});
+    const RevisionRecord record = bench.record(odd);
+    ASSERT_EQ(record.hot_members, members);
+    for (int turn = 0; turn < 4; ++turn) {
+      look.hot_instance = turn % 2 == 0 ? kOther : kMine;
+      bench.must(ReconcileRevision{odd, bench.record(odd).metadata_generation, look});
+      EXPECT_EQ(bench.record(odd).metadata_generation, record.metadata_generation)
+          << members << " members, turn " << turn;
+    }
+  }
+}
+
+TEST_F(ResidencyRules, ARehydrationThatIsDoneTakesTheRecordToItsMemory) {
+  make_hot();
+  StartOperation command =
+      TestBench::start(identity, now().metadata_generation, OperationKind::kRehydrating, Residency::kHot);
+  command.hot_instance = kOther;
+  ASSERT_TRUE(bench.run(command).ok());
+  ASSERT_TRUE(observe(seen(2, kOther)).ok());
+  EXPECT_EQ(now().hot_instance, kMine) << "not before it is done";
+  ASSERT_TRUE(end(OperationState::kDone, seen(2, kOther)).ok());
+  EXPECT_EQ(now().hot_instance, kOther);
   EXPECT_EQ(place(), "READY HOT of 2");
 }
 

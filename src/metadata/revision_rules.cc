@@ -141,6 +141,12 @@ Status judge(Turn& turn, const UpdateWeightPolicy& command) {
   }
   SY_RETURN_IF_ERROR(check_published(record, {}));
   SY_RETURN_IF_ERROR(check_fence(record, command.expected_metadata_generation));
+  if (policy.prefer == Residency::kMixed && record.summary.payload_count < 2) {
+    return {Code::kInvalidArgument,
+            formats::format_ref(command.identity) + " has " + std::to_string(record.summary.payload_count) +
+                (record.summary.payload_count == 1 ? " object" : " objects") + " and cannot be MIXED, wanted 2 or more",
+            "an object is hot or cold as a whole: prefer hot or cold"};
+  }
   RevisionRecord next = next_of(record, turn.now);
   next.policy = policy;
   if (const auto& running = record.operation) {

@@ -54,9 +54,15 @@ Status judge(Turn& turn, const CancelOperation& command);
 void end_operation(Turn& turn, RevisionRecord& record, const std::optional<Runner>& runner, OperationState state,
                    std::string message);
 
-/// Lets `next`, the record's next generation, follow an observation; false, and nothing changed, where it must not be
-/// published. `only_colder`: replicas are being removed. INVALID_ARGUMENT for one that cannot be.
-Result<bool> follow(RevisionRecord& next, const Observation& seen, bool only_colder);
+/// When an observation was made.
+enum class Look : std::uint8_t {
+  kPlain,
+  kWhileRemoving,  ///< replicas may be going: it makes nothing hotter
+  kWhenBrought,    ///< by a rehydration that is done: who asked for it wants the record to be of this memory
+};
+/// Lets `next`, the record's next generation, follow an observation; false, and nothing changed, where it
+/// must not be published. INVALID_ARGUMENT for one that cannot be.
+Result<bool> follow(RevisionRecord& next, const Observation& seen, Look look);
 /// Lowers the hot share to what is left when `members` and `bytes` of it go.
 void lower_hot(RevisionRecord& next, std::uint64_t members, std::uint64_t bytes);
 void set_hot(RevisionRecord& record, std::string instance, std::string boot_id, std::uint64_t members,

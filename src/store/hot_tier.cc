@@ -1,5 +1,6 @@
 #include "store/hot_tier.h"
 
+#include <set>
 #include <utility>
 
 #include "base/log.h"
@@ -60,6 +61,22 @@ Result<HotReplicas> find_hot(Context& context, const metadata::RevisionRecord& r
     }
   }
   return found;
+}
+
+Result<std::uint64_t> room_for(tiers::Tier& tier, const formats::StoredManifest& manifest, const HotReplicas& there,
+                               const std::function<bool(std::uint32_t object)>& wanted) {
+  std::uint64_t bytes = 0;
+  std::set<Digest> counted;
+  for (std::uint32_t object = 0; object < manifest.objects.size(); ++object) {
+    const formats::ObjectEntry& entry = manifest.objects[object];
+    if (!wanted(object) || there.has(object) || !counted.insert(entry.sha256).second) continue;
+    const auto content = tier.stat_content(entry.sha256);
+    if (!content.ok() && content.code() != Code::kNotFound) return content.status();
+    // An entry that is the last name of its bytes goes with the next look at what is used.
+    if (content.ok() && content->bytes == entry.bytes && content->links > 1) continue;
+    bytes += tier.charged_bytes(entry.bytes);
+  }
+  return bytes;
 }
 
 namespace {

@@ -62,6 +62,11 @@ using Leaving = std::function<bool(const tiers::ObjectName& name)>;
 Result<HotReplicas> find_hot(Context& context, const metadata::RevisionRecord& record,
                              const formats::StoredManifest& manifest, const Leaving& leaving = {});
 
+/// The room that bringing the `wanted` objects takes: whole pages for each content that lies in memory under no
+/// object's name yet, once. What others remove or bring meanwhile changes it.
+Result<std::uint64_t> room_for(tiers::Tier& tier, const formats::StoredManifest& manifest, const HotReplicas& there,
+                               const std::function<bool(std::uint32_t object)>& wanted);
+
 /// Keeps the replicas of a revision from being removed while they are counted for others to know. BUSY when a process
 /// that removes some does not come to an end.
 Result<std::unique_ptr<tiers::GroupLock>> lock_to_count(Context& context, tiers::Tier& tier,

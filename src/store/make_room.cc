@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <set>
 #include <utility>
 
+#include "base/log.h"
 #include "base/units.h"
 #include "formats/ref.h"
 #include "store/evict.h"
@@ -30,9 +32,13 @@ Status make_room(Context& context, const metadata::Identity& for_whom, std::uint
                  const CancelFlag& cancel, std::vector<std::string>& evicted) {
   constexpr int kRoundsMax = 5;
   std::uint64_t freed = 0;
+  std::set<metadata::Identity> passed_over;
   for (int round = 0; round < kRoundsMax && freed < wanted_bytes; ++round) {
-    SY_ASSIGN_OR_RETURN(const auto placement, find_placement(context, false));
+    SY_ASSIGN_OR_RETURN(auto placement, find_placement(context, false));
     if (!placement) return {Code::kUnavailable, "this store has no memory tier"};
+    for (metadata::PlacedRevision& placed : placement->revisions) {
+      if (passed_over.contains(placed.record.identity)) placed.cold_whole = false;
+    }
     const metadata::RoomPlan plan =
         metadata::make_room(placement->revisions, placement->memory, for_whom, wanted_bytes - freed);
     if (!plan.enough) {
@@ -48,6 +54,11 @@ Status make_room(Context& context, const metadata::Identity& for_whom, std::uint
     for (const metadata::Move& move : plan.evictions) {
       Status moved = evict_for(context, move, observer, cancel);
       if (is_overtaken(moved)) continue;
+      if (moved.code() == Code::kCorrupt || moved.code() == Code::kUnavailable) {
+        log_warning("{} is not evicted to make room: {}", formats::format_ref(move.identity), moved.to_string());
+        passed_over.insert(move.identity);
+        continue;
+      }
       SY_RETURN_IF_ERROR(std::move(moved).annotate("making room by evicting", formats::format_ref(move.identity)));
       evicted.push_back(formats::format_ref(move.identity));
       freed += move.bytes;

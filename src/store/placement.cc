@@ -1,8 +1,8 @@
 #include "store/placement.h"
 
-#include <algorithm>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -21,32 +21,50 @@ using metadata::RevisionRecord;
 
 bool has_policy(const RevisionRecord& record) { return record.policy.mode != metadata::PolicyMode::kManual; }
 
-/// What the set that the policy prefers would add to memory.
-Status plan_promotion(Context& context, PlacedRevision& placed) {
+/// Whether the policies ask what its set would add: AUTO brings in only what is read.
+bool may_be_brought(const PlacedRevision& placed, const metadata::Memory& memory) {
   const RevisionRecord& record = placed.record;
-  std::uint64_t hot_bytes = 0;
-  for (const metadata::HotReplica& replica : placed.hot) hot_bytes += replica.bytes;
-  if (record.policy.prefer == Residency::kHot) {
-    placed.promotion_bytes = record.summary.logical_bytes - std::min(record.summary.logical_bytes, hot_bytes);
-  }
-  if (record.policy.prefer != Residency::kMixed || !record.policy.ratio_millionths) return {};
+  const bool there = record.residency == Residency::kHot && record.hot_instance == memory.instance;
+  if (record.policy.prefer == Residency::kCold || (record.policy.prefer == Residency::kHot && there)) return false;
+  return record.policy.mode == metadata::PolicyMode::kPinned || placed.leased;
+}
+
+/// What the set that the policy prefers would add to memory.
+Status plan_promotion(Context& context, tiers::Tier& tier, PlacedRevision& placed) {
+  const RevisionRecord& record = placed.record;
   SY_ASSIGN_OR_RETURN(const auto manifest, load_manifest(context.cold, record));
   SY_ASSIGN_OR_RETURN(const auto found, find_hot(context, record, manifest));
-  std::vector<std::uint64_t> sizes;
-  for (const formats::ObjectEntry& entry : manifest.objects) sizes.push_back(entry.bytes);
-  const auto plan = metadata::plan_mixed(sizes, *record.policy.ratio_millionths);
-  if (!plan.ok()) return plan.status();
-  placed.plan_millionths = plan->hot_millionths;
-  for (std::uint32_t object = 0; object < sizes.size(); ++object) {
-    if (plan->hot[object] && !found.has(object)) placed.promotion_bytes += sizes[object];
+  std::optional<metadata::MixedPlan> plan;
+  if (record.policy.ratio_millionths) {
+    std::vector<std::uint64_t> sizes;
+    for (const formats::ObjectEntry& entry : manifest.objects) sizes.push_back(entry.bytes);
+    SY_ASSIGN_OR_RETURN(plan, metadata::plan_mixed(sizes, *record.policy.ratio_millionths));
+    placed.plan_millionths = plan->hot_millionths;
   }
+  SY_ASSIGN_OR_RETURN(placed.promotion_bytes, room_for(tier, manifest, found, [&](std::uint32_t object) {
+                        return !plan || plan->hot[object];
+                      }));
   return {};
 }
 
-/// Every published record, a page at a time, until `visit` says no.
-Status for_each_use(Context& context, const std::function<bool(const catalog::Catalog::RevisionUse& use)>& visit) {
-  constexpr std::size_t kPage = 256;
+using HotByGroup = std::map<std::string, std::vector<metadata::HotReplica>>;
+
+Status look_into_memory(Context& context, metadata::Memory& memory, std::shared_ptr<tiers::Tier>& tier,
+                        HotByGroup& by_group) {
+  SY_ASSIGN_OR_RETURN(tier, context.hot->make());
+  SY_ASSIGN_OR_RETURN(const tiers::TierUsage usage, tier->usage([&](const tiers::ObjectStat& object) {
+    by_group[object.name.in.group].push_back({object.storage, object.bytes});
+  }));
+  SY_ASSIGN_OR_RETURN(memory.instance, tier->instance());
+  memory.capacity_bytes = usage.capacity_bytes;
+  memory.used_bytes = usage.bytes;
+  return {};
+}
+
+/// Of the published records; `visit` says whether to go on.
+Status for_each_use(Context& context, const std::function<bool(const catalog::Catalog::RevisionUse&)>& visit) {
   std::optional<metadata::Identity> last;
+  constexpr std::size_t kPage = 256;
   for (;;) {
     SY_ASSIGN_OR_RETURN(const auto uses, context.catalog.uses_after(last, kPage));
     for (const auto& use : uses) {
@@ -72,15 +90,10 @@ Result<std::optional<Placement>> find_placement(Context& context, bool for_polic
     if (!any_policy) return std::optional<Placement>();
   }
   Placement found;
-  SY_ASSIGN_OR_RETURN(const auto tier, context.hot->make());
-  std::map<std::string, std::vector<metadata::HotReplica>> by_group;
-  SY_ASSIGN_OR_RETURN(const tiers::TierUsage usage, tier->usage([&](const tiers::ObjectStat& object) {
-    by_group[object.name.in.group].push_back({object.storage, object.bytes});
-  }));
-  SY_ASSIGN_OR_RETURN(found.memory.instance, tier->instance());
+  std::shared_ptr<tiers::Tier> tier;
+  HotByGroup by_group;
+  Status looked = look_into_memory(context, found.memory, tier, by_group);
   found.memory.boot_id = context.runtime.epoch();
-  found.memory.capacity_bytes = usage.capacity_bytes;
-  found.memory.used_bytes = usage.bytes;
   found.memory.high_watermark_millionths = context.options.hot_high_watermark_millionths;
   found.memory.low_watermark_millionths = context.options.hot_low_watermark_millionths;
   // Most revisions of a large store are cold and stay so.
@@ -97,9 +110,15 @@ Result<std::optional<Placement>> find_placement(Context& context, bool for_polic
     found.revisions.push_back(std::move(placed));
     return true;
   }));
+  if (!for_policies) {
+    SY_RETURN_IF_ERROR(looked);
+    return std::optional(std::move(found));
+  }
+  found.no_memory = std::move(looked);
   for (PlacedRevision& placed : found.revisions) {
-    if (!for_policies || !has_policy(placed.record)) continue;
-    const Status planned = plan_promotion(context, placed);
+    if (!has_policy(placed.record) || !may_be_brought(placed, found.memory)) continue;
+    placed.promotion_bytes = placed.record.summary.logical_bytes;
+    const Status planned = found.no_memory.ok() ? plan_promotion(context, *tier, placed) : Status();
     if (planned.ok()) continue;
     // One that cannot be planned (damaged, or of a single object that is to be MIXED) stays where it is; the others
     // move.

@@ -15,6 +15,7 @@ struct Placement {
   /// those that have a policy.
   std::vector<metadata::PlacedRevision> revisions;
   metadata::Memory memory;
+  Status no_memory;  ///< only for the policies: why none can be used here, so that what wants it has to wait
 };
 
 /// With `for_policies`, what the sets that the policies prefer would add too; absent where no record has a policy that

@@ -1,8 +1,11 @@
 #include "store/policies.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <vector>
 
+#include "base/units.h"
 #include "formats/ref.h"
 #include "store/placement.h"
 #include "store/progress_meter.h"
@@ -27,15 +30,37 @@ Status make_move(Context& context, const Move& move, Observer& observer, const C
   return run(context, request, phase, cancel, Begin::kWhereNoneRuns).status();
 }
 
+Status no_room(const Move& move, const metadata::Memory& memory) {
+  const double share = memory.high_watermark_millionths / 1e6;
+  return {Code::kNoSpace,
+          fmt::format("{} is pinned to {} and needs {} more in memory, where {} of {} are used and hot.high_watermark "
+                      "is {}; what could go is not enough",
+                      formats::format_ref(move.identity), name_of(move.target), format_size(move.bytes),
+                      format_size(memory.used_bytes), format_size(memory.capacity_bytes), share),
+          "raise hot.capacity, evict what is not needed, or pin less"};
+}
+
 }  // namespace
 
 Status follow_policies(Context& context, const std::optional<metadata::Identity>& only, Observer& observer,
-                       const CancelFlag& cancel, const OnMove& on_move) {
+                       const CancelFlag& cancel, const OnMove& on_move, const OnMove& on_wait) {
+  if (only) {
+    const auto record = context.catalog.get_weight_revision(*only);
+    if (record.code() == Code::kNotFound) return {};
+    SY_RETURN_IF_ERROR(record.status());
+    if (record->policy.mode == metadata::PolicyMode::kManual) return {};
+  }
   SY_ASSIGN_OR_RETURN(const auto placement, find_placement(context, true));
   if (!placement) return {};
   SY_ASSIGN_OR_RETURN(const metadata::LastUse now, context.catalog.use_now());
-  std::vector<Move> moves =
+  metadata::PolicyPlan plan =
       metadata::moves_of(placement->revisions, placement->memory, now, context.options.policy_cooldown_ms);
+  if (!on_wait) SY_RETURN_IF_ERROR(placement->no_memory);
+  for (const Move& move : plan.without_room) {
+    if (!on_wait || (only && move.identity != *only)) continue;
+    on_wait(move, placement->no_memory.ok() ? no_room(move, placement->memory) : placement->no_memory);
+  }
+  std::vector<Move>& moves = plan.moves;
   if (only) {
     const auto own = std::ranges::find(moves, *only, &Move::identity);
     if (own == moves.end()) return {};

@@ -197,17 +197,146 @@ TEST_F(PoliciesTest, OneThatCannotBePlannedKeepsNoOtherWhereItIs) {
   request.checkpoint.allow_empty = true;
   request.target.ref = {"one", "main", std::nullopt};
   request.chunk_bytes = kMiB;
+  request.policy = {.prefer = Residency::kMixed, .ratio_millionths = 500'000, .mode = PolicyMode::kPinned};
   const auto source = open_source(request.source, false).value();
   const auto one = run_import(*context_, request, *source, silent_, cancel_);
   ASSERT_TRUE(one.ok()) << one.status().to_string();
   metadata::UpdateWeightPolicy mixed;
   mixed.identity = one->record.identity;
   mixed.expected_metadata_generation = one->record.metadata_generation;
-  mixed.policy = {.prefer = Residency::kMixed, .ratio_millionths = 500'000, .mode = PolicyMode::kPinned};
-  ASSERT_TRUE(catalog_->update_weight_policy(mixed).ok());
+  mixed.policy = request.policy;
+  mixed.policy.ratio_millionths = 250'000;
+  const auto refused = catalog_->update_weight_policy(mixed);
+  EXPECT_EQ(refused.code(), Code::kInvalidArgument);
+  EXPECT_EQ(refused.status().message(), "one@main#1 has 1 object and cannot be MIXED, wanted 2 or more");
   set_policy(identity_, PolicyMode::kPinned, Residency::kHot);
   EXPECT_EQ(reconcile().changes.size(), 1U);
   EXPECT_EQ(record().residency, Residency::kHot);
+}
+
+TEST_F(PoliciesTest, WithoutMemoryAReconcileDoesTheRest) {
+  set_policy(identity_, PolicyMode::kPinned, Residency::kHot);
+  hot_.emplace([](bool) -> Result<std::unique_ptr<tiers::Tier>> {
+    return Status(Code::kUnauthorized, "somebody else's instance");
+  });
+  const auto report = run_reconcile(*context_, std::nullopt, silent_, cancel_);
+  ASSERT_TRUE(report.ok()) << report.status().to_string();
+  EXPECT_TRUE(report->failed.empty());
+  ASSERT_EQ(report->waiting.size(), 1U);
+  EXPECT_EQ(report->waiting[0].ref, "m@main#1");
+  EXPECT_EQ(report->waiting[0].why.message(), "somebody else's instance");
+}
+
+TEST_F(PoliciesTest, APinWithoutRoomWaits) {
+  shrink(4 * kMiB);  // 3.6 MiB below the mark
+  set_policy(identity_, PolicyMode::kPinned, Residency::kHot);
+  const ReconcileReport report = reconcile();
+  EXPECT_TRUE(report.failed.empty());
+  ASSERT_EQ(report.waiting.size(), 1U);
+  EXPECT_EQ(report.waiting[0].why.code(), Code::kNoSpace);
+  EXPECT_NE(report.waiting[0].why.message().find("hot.high_watermark is 0.9"), std::string::npos);
+  EXPECT_EQ(record().residency, Residency::kCold);
+}
+
+TEST_F(PoliciesTest, ARevisionWithoutAPolicyAsksNobody) {
+  int opened = 0;
+  hot_.emplace([&](bool) -> Result<std::unique_ptr<tiers::Tier>> {
+    ++opened;
+    return Status(Code::kUnavailable, "no memory");
+  });
+  const auto other = import_other("b", 'b');
+  set_policy(other, PolicyMode::kPinned, Residency::kHot);
+  opened = 0;
+  const auto note = [](const metadata::Move&, const Status&) { FAIL(); };
+  EXPECT_TRUE(follow_policies(*context_, identity_, silent_, cancel_, note).ok());
+  EXPECT_EQ(opened, 0);
+  EXPECT_EQ(follow_policies(*context_, other, silent_, cancel_, note).code(), Code::kUnavailable);
+}
+
+TEST_F(PoliciesTest, WhatIsSharedNeedsNoRoom) {
+  shrink(5 * kMiB);
+  ASSERT_TRUE(rehydrate(identity_).ok());
+  // The same bytes in another revision.
+  ImportRequest request;
+  request.source = root_.path() + "/src";
+  request.target.ref = {"same", "main", std::nullopt};
+  request.chunk_bytes = kMiB;
+  request.into_memory = true;
+  const auto source = open_source(request.source, false).value();
+  const auto same = run_import(*context_, request, *source, silent_, cancel_);
+  ASSERT_TRUE(same.ok()) << same.status().to_string();
+  EXPECT_EQ(hot_->make().value()->check_fits(4 * kMiB).code(), Code::kNoSpace);
+  const auto done = rehydrate(same->record.identity);
+  ASSERT_TRUE(done.ok()) << done.status().to_string();
+  EXPECT_EQ(done->record.residency, Residency::kHot);
+  EXPECT_EQ(hot_bytes(), 4 * kMiB);
+}
+
+TEST_F(PoliciesTest, AnImportThatCannotFitIntoEmptyMemoryIsRefused) {
+  shrink(3 * kMiB);
+  ImportRequest request;
+  request.source = root_.path() + "/src";
+  request.target.ref = {"same", "main", std::nullopt};
+  request.into_memory = true;
+  const auto source = open_source(request.source, false).value();
+  const auto refused = run_import(*context_, request, *source, silent_, cancel_);
+  EXPECT_EQ(refused.code(), Code::kNoSpace) << refused.status().to_string();
+  EXPECT_NE(refused.status().message().find("were all that lies there a part of it"), std::string::npos);
+  EXPECT_NE(refused.status().hint().find("--residency cold"), std::string::npos);
+}
+
+TEST_F(PoliciesTest, ARepeatedObjectIsCountedOnceAndEveryObjectInPages) {
+  const auto tier = hot_->make().value();
+  formats::StoredManifest manifest;
+  for (const std::uint64_t bytes : {1, 5000, 1}) {
+    formats::ObjectEntry entry;
+    entry.bytes = bytes;
+    entry.sha256.bytes[0] = static_cast<std::byte>(bytes % 251);
+    manifest.objects.push_back(entry);
+  }
+  EXPECT_EQ(room_for(*tier, manifest, {}, [](std::uint32_t) { return true; }).value(), 3 * 4096U);
+  EXPECT_EQ(room_for(*tier, manifest, {}, [](std::uint32_t object) { return object == 1; }).value(), 2 * 4096U);
+}
+
+TEST_F(PoliciesTest, RoomIsMadeWithoutWhatIsDamaged) {
+  shrink(10 * kMiB);
+  const auto b = import_other("b", 'b');
+  const auto c = import_other("c", 'c');
+  ASSERT_TRUE(rehydrate(identity_).ok());
+  ASSERT_TRUE(rehydrate(b).ok());
+  damage_cold(2);  // of what was used longest ago
+  std::vector<std::string> evicted;
+  const Status made = make_room(*context_, c, 4 * kMiB, silent_, cancel_, evicted);
+  ASSERT_TRUE(made.ok()) << made.to_string();
+  EXPECT_EQ(evicted, std::vector<std::string>{"b@main#1"});
+  EXPECT_EQ(record().residency, Residency::kHot);
+}
+
+TEST_F(PoliciesTest, AFailureSaysWhatWasEvictedForIt) {
+  shrink(5 * kMiB);
+  const auto c = import_other("c", 'c');
+  ASSERT_TRUE(rehydrate(identity_).ok());
+  runtime_.on("rehydrate.after_object", [&] { cancel_ = true; });
+  const auto refused = rehydrate(c, true);
+  cancel_ = false;
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.status().hint().find("evicted to make room: m@main#1"), std::string::npos)
+      << refused.status().to_string();
+}
+
+TEST_F(PoliciesTest, WhatACancelledRehydrationLeftMakesRoom) {
+  shrink(5 * kMiB);
+  const auto c = import_other("c", 'c');
+  runtime_.on("rehydrate.after_object", [&] { cancel_ = true; });
+  EXPECT_FALSE(HotStoreTest::rehydrate().ok());
+  runtime_.on("rehydrate.after_object", [] {});
+  cancel_ = false;
+  ASSERT_TRUE(catalog_->cancel_operation({record().operation->operation_id}).ok());
+  EXPECT_EQ(record().residency, Residency::kCold);
+  ASSERT_EQ(hot_bytes(), kMiB);
+  const auto done = rehydrate(c, true);
+  ASSERT_TRUE(done.ok()) << done.status().to_string();
+  EXPECT_EQ(done->evicted, std::vector<std::string>{"m@main#1"});
 }
 
 TEST_F(PoliciesTest, ACooldownKeepsARevisionWhereItCameTo) {

@@ -29,7 +29,9 @@ class PolicyTest : public testing::Test {
     store_ = Store::open(real_runtime(), options, OpenMode::kCreate).value();
     std::filesystem::create_directory(root_.path() + "/src");
     std::ofstream(root_.path() + "/src/config.json") << "{}";
+    std::ofstream(root_.path() + "/src/weights.bin") << std::string(3 * limits::kMiB, 'w');  // two objects and more
     ImportRequest request;
+    request.chunk_bytes = limits::kMiB;
     request.source = root_.path() + "/src";
     request.target.ref = {"m", "main", std::nullopt};
     request.checkpoint.allow_empty = true;

@@ -78,17 +78,21 @@ class Reconciliation {
   /// Last, as what was observed decides what the policies ask for.
   Status follow(const std::optional<metadata::Identity>& only) {
     if (context_.hot == nullptr) return {};
-    return follow_policies(context_, only, observer_, cancel_, [this](const metadata::Move& move, const Status& moved) {
+    const auto on_wait = [this](const metadata::Move& move, const Status& why) {
+      report_.waiting.push_back({formats::format_ref(move.identity), why});
+    };
+    const auto on_move = [&](const metadata::Move& move, const Status& moved) {
+      if (moved.code() == Code::kNoSpace) return on_wait(move, moved);
       std::string ref = formats::format_ref(move.identity);
       note_left(move.identity, move.expected_metadata_generation);
       if (moved.ok()) {
         report_.changes.push_back(
             {std::move(ref), fmt::format("{} by its policy: {}", name_of(move.target), move.why)});
       } else {
-        auto& left = moved.code() == Code::kNoSpace ? report_.waiting : report_.failed;
-        left.push_back({std::move(ref), moved});
+        report_.failed.push_back({std::move(ref), moved});
       }
-    });
+    };
+    return follow_policies(context_, only, observer_, cancel_, on_move, on_wait);
   }
 
   ReconcileReport take() { return std::move(report_); }

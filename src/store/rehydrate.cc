@@ -1,5 +1,8 @@
 #include "store/rehydrate.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -22,19 +25,36 @@ class Rehydration final : public ResidencyRun {
   Rehydration(Context& context, const ResidencyRequest& request, Observer& observer, const CancelFlag& cancel)
       : ResidencyRun(context, request, observer, cancel, OperationKind::kRehydrating) {}
 
+  /// A failure, with what went for it all the same.
+  Status told(Status failed) const {
+    if (result_.evicted.empty()) return failed;
+    const std::string went = fmt::format("evicted to make room: {}", fmt::join(result_.evicted, ", "));
+    const std::string hint = failed.hint().empty() ? went : failed.hint() + "; " + went;
+    return std::move(failed).with_hint(hint);
+  }
+
  private:
   Status look() override {
     SY_ASSIGN_OR_RETURN(tier_, context_.hot->make());
     return look_at_hot();
   }
 
-  /// Nothing is started that cannot fit; room is made first where that was asked for.
+  Result<std::uint64_t> room() {
+    return room_for(*tier_, manifest_, hot_, [this](std::uint32_t object) { return wanted_hot(object); });
+  }
+
+  /// Nothing is started that cannot fit; room is made first where that was asked for. What is evicted may have held
+  /// content that this one would have shared.
   Status find_room() {
-    if (!request_.make_room) return {};
-    const std::uint64_t wanted = missing().bytes;
-    SY_ASSIGN_OR_RETURN(const std::uint64_t available, tier_->available_bytes());
-    if (wanted <= available) return {};
-    return make_room(context_, record_.identity, wanted - available, observer_, stop_.flag(), result_.evicted);
+    constexpr int kRoundsMax = 5;
+    for (int round = 0; request_.make_room && round < kRoundsMax; ++round) {
+      SY_ASSIGN_OR_RETURN(const std::uint64_t wanted, room());
+      SY_ASSIGN_OR_RETURN(const std::uint64_t available, tier_->available_bytes());
+      if (wanted <= available) break;
+      SY_RETURN_IF_ERROR(
+          make_room(context_, record_.identity, wanted - available, observer_, stop_.flag(), result_.evicted));
+    }
+    return {};
   }
 
   /// The record may not know it yet.
@@ -44,6 +64,8 @@ class Rehydration final : public ResidencyRun {
       return false;
     }
     SY_ASSIGN_OR_RETURN(record_, record_findings(context_, record_, {}, stop_));
+    // A record that is of another memory follows a rehydration, and no mere look.
+    if (!record_.hot_instance.empty() && record_.hot_instance != hot_.instance) return false;
     if (record_.hot_members >= (plan_ ? plan_->hot_members : objects())) return true;
     SY_RETURN_IF_ERROR(check_not_deleted(context_, record_));
     return Status(Code::kUnavailable, "what of " + ref() + " lies in memory could not be seen to its end",
@@ -56,7 +78,10 @@ class Rehydration final : public ResidencyRun {
     return missing();
   }
 
-  Status check_room() override { return tier_->check_fits(missing().bytes); }
+  Status check_room() override {
+    SY_ASSIGN_OR_RETURN(const std::uint64_t wanted, room());
+    return tier_->check_fits(wanted);
+  }
 
   Totals missing() const {
     Totals sum;
@@ -70,7 +95,8 @@ class Rehydration final : public ResidencyRun {
 
   Status move_objects(RunnerKeeper& keeper) override {
     const Totals wanted = missing();
-    SY_ASSIGN_OR_RETURN(const auto space, tier_->reserve(token_.operation_id, wanted.bytes));
+    SY_ASSIGN_OR_RETURN(const std::uint64_t needed, room());
+    SY_ASSIGN_OR_RETURN(const auto space, tier_->reserve(token_.operation_id, needed));
     const std::uint64_t memory_bytes = std::clamp(context_.io_budget, tiers::kFillBytesMin, tiers::kFillBytes);
     SY_ASSIGN_OR_RETURN(const auto memory, tiers::AlignedBuffer::allocate(memory_bytes));
     ProgressMeter progress(context_.runtime, observer_, "rehydrate", wanted.bytes, wanted.members);
@@ -131,7 +157,10 @@ class Rehydration final : public ResidencyRun {
 
 Result<ResidencyResult> rehydrate_only(Context& context, const ResidencyRequest& request, Observer& observer,
                                        const CancelFlag& cancel, Begin begin) {
-  return Rehydration(context, request, observer, cancel).run(begin);
+  Rehydration rehydration(context, request, observer, cancel);
+  auto done = rehydration.run(begin);
+  if (done.ok()) return done;
+  return rehydration.told(std::move(done).status());
 }
 
 }  // namespace steelyard::store

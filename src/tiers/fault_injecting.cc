@@ -318,6 +318,7 @@ class FaultInjectingTier final : public Tier {
     SY_RETURN_IF_ERROR(faults_.before("reserve", true));
     return inner_->reserve(operation, bytes);
   }
+  std::uint64_t charged_bytes(std::uint64_t bytes) const override { return inner_->charged_bytes(bytes); }
   Status check_fits(std::uint64_t bytes) override {
     SY_RETURN_IF_ERROR(faults_.before("check_fits", false));
     return inner_->check_fits(bytes);

@@ -320,6 +320,8 @@ class Tier {
   virtual Result<std::unique_ptr<Reservation>> reserve(const std::string& operation, std::uint64_t bytes);
   /// The NO_SPACE of a reserve() of so many bytes, were it made now. A look: takes nothing, and promises nothing.
   virtual Status check_fits(std::uint64_t bytes);
+  /// What an object of so many bytes takes of available_bytes().
+  virtual std::uint64_t charged_bytes(std::uint64_t bytes) const { return bytes; }
   /// The lock of a group's replicas among the processes that use the instance: exclusive for who removes some, shared
   /// for who counts them. Never waits: null while another holds it in the way. INVALID_ARGUMENT unless
   /// Traits::per_operation. UNAVAILABLE where it cannot be had.

@@ -105,7 +105,13 @@ void check_exact(Model& model, Runtime& machine, const Memories& memories, std::
   }
   if (record.hot_boot_id != machine.epoch()) {
     model.violated(fmt::format("{} is {} in the memory of another boot", name, metadata::name_of(record.residency)));
-  } else if (mine.bytes > 0 && mine.bytes >= claimed_bytes(record)) {
+    return;
+  }
+  const std::uint64_t here = mine.members == record.summary.payload_count
+                                 ? metadata::kMillion
+                                 : metadata::share_of(mine.bytes, record.summary.logical_bytes);
+  const std::uint64_t there = record.hot_millionths.value_or(metadata::kMillion);
+  if (mine.bytes > 0 && here > there) {
     model.violated(fmt::format("{} names another memory, although {} of {} bytes lie in this one", name, mine.bytes,
                                record.summary.logical_bytes));
   }

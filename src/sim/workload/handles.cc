@@ -93,6 +93,7 @@ class ProcessTier final : public tiers::Tier {
     if (!process_.alive()) return dead();
     return inner_->try_lock_group(group, exclusive);
   }
+  std::uint64_t charged_bytes(std::uint64_t bytes) const override { return inner_->charged_bytes(bytes); }
   Status check_fits(std::uint64_t bytes) override { return process_.alive() ? inner_->check_fits(bytes) : dead(); }
   Result<bool> link(const tiers::ObjectName& name, const Digest& sha256, std::uint64_t bytes) override {
     if (!process_.alive()) return dead();

@@ -35,6 +35,7 @@ class MemoryTier final : public directory::DirectoryTier {
   Result<TierUsage> usage(const std::function<void(const ObjectStat&)>& each) override;
   Result<std::uint64_t> available_bytes() override;
   Status check_fits(std::uint64_t bytes) override;
+  std::uint64_t charged_bytes(std::uint64_t bytes) const override { return memory::charged_bytes(bytes); }
 
   Status map(const ObjectName& name, std::uint64_t bytes, const AddressRange& range, std::size_t offset) override;
 
