@@ -23,9 +23,8 @@ def test_an_import_takes_its_policy_from_the_settings(steelyard, checkpoint):
 @pytest.mark.parametrize(("prefer", "wanted"), [("cold", "hot"), ("hot", "cold")])
 def test_a_pinned_import_ends_where_it_is_pinned(steelyard, checkpoint, prefer, wanted):
     refused = steelyard(
-        "import", checkpoint, "m", "--policy-mode", "pinned", "--policy-prefer", prefer, "--residency", wanted, check=False
+        "import", checkpoint, "m", "--policy-mode", "pinned", "--policy-prefer", prefer, "--residency", wanted, code=13
     )
-    assert refused.code == 13
     assert f"pins the revision to {prefer.upper()}, and the import is to end {wanted.upper()}" in refused.stderr
     assert not steelyard.store.exists()
 

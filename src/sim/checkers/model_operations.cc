@@ -278,8 +278,10 @@ void Model::replica_removed(const Process& process, const Removal& removal) {
   }
   if (!own && eviction == nullptr) return violated(name + " is taken out of memory without a permission");
   if (removal.readable_left) return;
+  // What a failed rehydration takes back it brought itself, and no record vouched for it: all is as it was before.
+  if (own && eviction == nullptr) return;
   // It was read back, and rotted after that.
-  const std::uint64_t since = eviction != nullptr ? eviction->begun_at : brought->second.begun_at;
+  const std::uint64_t since = eviction->begun_at;
   const Digest& sha256 = revision->objects.at(removal.object + 1).sha256;
   if (damaged_.contains(sha256) && was_whole_at(sha256, since)) return;
   violated("the last readable replica of " + name + " is taken out of memory");
