@@ -3,23 +3,12 @@
 #include "base/utf8.h"
 #include "cli/documents.h"
 #include "cli/verbs.h"
+#include "store/runner_keeper.h"
 
 namespace steelyard::cli {
 namespace {
 
 using metadata::Operation;
-
-/// The verb that goes on with it.
-std::string verb_of(metadata::OperationKind kind) {
-  switch (kind) {
-    case metadata::OperationKind::kEvicting:
-      return "evict";
-    case metadata::OperationKind::kRehydrating:
-      return "rehydrate";
-    default:
-      return "repair";
-  }
-}
 
 void print_human(Invocation& call, const metadata::OperationView& found) {
   const Operation& operation = found.operation;
@@ -45,7 +34,7 @@ void print_human(Invocation& call, const metadata::OperationView& found) {
   const bool run = found.runner && !found.runner->token.empty();
   const std::string source = found.runner ? found.runner->source : "";
   if (!source.empty()) row("source", printable(source));
-  const std::string command = "steelyard " + verb_of(operation.kind) + " " + ref_of(found.record);
+  const std::string command = "steelyard " + std::string(store::verb_of(operation.kind)) + " " + ref_of(found.record);
   row("runner", run              ? printable(found.runner->holder)
                 : source.empty() ? "none; `" + command + "` or a reconcile goes on with it"
                                  : "none; `" + command + " --source " + shell_word(source) + "` goes on with it");

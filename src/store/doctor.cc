@@ -26,6 +26,7 @@
 #include "store/io_budget.h"
 #include "store/manifest_file.h"
 #include "store/open_store.h"
+#include "store/runner_keeper.h"
 #include "store/scratch_folder.h"
 #include "tests/conformance/tier_conformance.h"
 #include "tiers/open.h"
@@ -59,18 +60,6 @@ class Names {
   std::uint64_t count_ = 0;
   std::string text_;
 };
-
-/// The verb that goes on with it.
-std::string_view verb_of(metadata::OperationKind kind) {
-  switch (kind) {
-    case metadata::OperationKind::kEvicting:
-      return "evict";
-    case metadata::OperationKind::kRehydrating:
-      return "rehydrate";
-    default:
-      return "repair";
-  }
-}
 
 class Examination {
  public:

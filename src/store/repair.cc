@@ -31,14 +31,6 @@ using metadata::OperationKind;
 using metadata::OperationState;
 using metadata::RevisionRecord;
 
-/// What an operation keeps of an error's text.
-std::string kept(const Status& status) {
-  constexpr std::size_t kBytesMax = 1000;
-  std::string text = status.message().substr(0, kBytesMax);
-  while (!is_valid_utf8(text)) text.pop_back();
-  return text;
-}
-
 /// Between reading a record and starting an operation on it others may change it.
 constexpr int kTriesMax = 5;
 
@@ -273,7 +265,7 @@ class Repair {
     if (token_.token.empty()) return {};
     RunnerKeeper keeper(context_.runtime, context_.catalog, record_.identity, token_, context_.options.writer_ttl_ms,
                         stop_);
-    return keeper.end(OperationState::kFailed, kept(why)).status();
+    return keeper.end(OperationState::kFailed, text_kept_of(why)).status();
   }
 
   std::string ref() const { return formats::format_ref(record_.identity); }
@@ -390,7 +382,7 @@ class Repair {
     if (!status.ok()) return stopped(keeper, std::move(status));
     if (!unrestored_.empty() && awaits_source()) {
       status = nobody_has();
-      keeper.set_message(kept(status));
+      keeper.set_message(text_kept_of(status));
       return status;
     }
     progress.finish();
@@ -480,7 +472,7 @@ class Repair {
   }
 
   Status stopped(RunnerKeeper& keeper, Status status) {
-    keeper.set_message(kept(status));
+    keeper.set_message(text_kept_of(status));
     const auto found = context_.catalog.query_operation(token_.operation_id);
     if (found.ok() && found->operation.state == OperationState::kCancelled) {
       return Status(Code::kConflict, fmt::format("operation {} was {}", token_.operation_id, found->operation.message),

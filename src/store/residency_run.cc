@@ -8,7 +8,6 @@
 
 #include "base/check.h"
 #include "base/units.h"
-#include "base/utf8.h"
 #include "formats/ref.h"
 #include "store/damage_record.h"
 #include "store/manifest_file.h"
@@ -24,14 +23,6 @@ using metadata::RevisionRecord;
 /// Between reading a record and starting an operation on it others may change it.
 constexpr int kTriesMax = 5;
 constexpr std::int64_t kPauseMs = 100;
-
-/// What an operation keeps of an error's text.
-std::string kept(const Status& status) {
-  constexpr std::size_t kBytesMax = 1000;
-  std::string text = status.message().substr(0, kBytesMax);
-  while (!is_valid_utf8(text)) text.pop_back();
-  return text;
-}
 
 }  // namespace
 
@@ -248,7 +239,7 @@ Result<ResidencyResult> ResidencyRun::carry_out() {
     fail(keeper, status);
     return status;
   }
-  keeper.set_message(kept(status));
+  keeper.set_message(text_kept_of(status));
   const auto found = context_.catalog.query_operation(token_.operation_id);
   if (found.ok() && found->operation.state == OperationState::kCancelled) {
     // What it did stays, and is to be known.
@@ -289,8 +280,8 @@ void ResidencyRun::fail(RunnerKeeper& keeper, const Status& why) {
     see_hot(context_, record_, seen);
   }
   const bool lowers = locked && !seen.boot_id.empty();
-  const auto ended = keeper.end(OperationState::kFailed, kept(why), std::move(seen));
-  if (!ended.ok()) return keeper.set_message(kept(why));
+  const auto ended = keeper.end(OperationState::kFailed, text_kept_of(why), std::move(seen));
+  if (!ended.ok()) return keeper.set_message(text_kept_of(why));
   if (lowers) clear_up();
   lock = std::unique_ptr<tiers::GroupLock>();
   if (never_to_go_on_) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/utf8.h"
 #include "base/workers.h"
 #include "metadata/rules.h"
 #include "store/lease_guard.h"
@@ -30,6 +31,24 @@ metadata::Operation ended_operation(const metadata::Operation& begun, metadata::
   metadata::Operation ended = begun;
   ended.state = state;
   return ended;
+}
+
+std::string text_kept_of(const Status& status) {
+  constexpr std::size_t kBytesMax = 1000;
+  std::string text = status.message().substr(0, kBytesMax);
+  while (!is_valid_utf8(text)) text.pop_back();
+  return text;
+}
+
+std::string_view verb_of(metadata::OperationKind kind) {
+  switch (kind) {
+    case metadata::OperationKind::kEvicting:
+      return "evict";
+    case metadata::OperationKind::kRehydrating:
+      return "rehydrate";
+    default:
+      return "repair";
+  }
 }
 
 RunnerKeeper::RunnerKeeper(Runtime& runtime, catalog::Catalog& catalog, metadata::Identity identity,

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "catalog/catalog.h"
 #include "store/stop_signal.h"
@@ -21,6 +22,12 @@ metadata::RunnerGrant runner_grant(Runtime& runtime, std::int64_t ttl_ms);
 /// enough later ones have ended: as it began, with its last state.
 metadata::Operation ended_operation(const metadata::Operation& begun, metadata::OperationState state,
                                     const metadata::RevisionRecord& now);
+
+/// What an operation keeps of an error's text.
+std::string text_kept_of(const Status& status);
+
+/// The verb that goes on with an operation of this kind.
+std::string_view verb_of(metadata::OperationKind kind);
 
 /// Looks every 2 seconds whether the operation still runs, and reports then if there is progress, at a quarter of the
 /// time to live in any case. An operation that was cancelled or taken over stops the work through `stop`.
