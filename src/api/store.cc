@@ -348,7 +348,9 @@ Result<bool> Store::follow_policy(const Ref& ref, const Hooks& hooks) const {
   SY_ASSIGN_OR_RETURN(const auto selector, impl_->selector(ref));
   SY_ASSIGN_OR_RETURN(const auto record, impl_->core->find(selector));
   HookObserver observer(hooks);
-  return impl_->core->follow_policy(record.identity, observer, flag_of(hooks.cancel));
+  SY_ASSIGN_OR_RETURN(const auto followed,
+                      impl_->core->follow_policy(record.identity, observer, flag_of(hooks.cancel)));
+  return followed.moved;
 }
 
 Result<Operation> Store::operation(const std::string& operation_id) const {

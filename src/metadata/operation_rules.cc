@@ -71,7 +71,9 @@ Result<Runner> get_own_runner(const Turn& turn, const RevisionRecord& record, co
 Status check_no_lease(Turn& turn, const Identity& identity) {
   SY_ASSIGN_OR_RETURN(const std::vector<Lease> live, reap_expired(turn, identity));
   if (live.empty()) return {};
-  return {Code::kBusy, formats::format_ref(identity) + " has " + describe_leases(live, turn), "wait for them"};
+  const std::string ref = formats::format_ref(identity);
+  return {Code::kBusy, ref + " has " + describe_leases(live, turn),
+          "wait for them (steelyard lease list " + ref + "), or end one that nobody needs: steelyard lease release ID"};
 }
 
 /// UNAVAILABLE when the hot replicas in question lie in a memory instance of this boot that the caller has not mounted.

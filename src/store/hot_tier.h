@@ -13,6 +13,7 @@
 #include "formats/stored_manifest.h"
 #include "metadata/commands.h"
 #include "metadata/types.h"
+#include "store/object_lists.h"
 #include "tiers/tier.h"
 
 namespace steelyard::store {
@@ -29,12 +30,15 @@ class HotTier {
   /// The same; makes one where there is none.
   Result<std::shared_ptr<tiers::Tier>> make();
 
+  ObjectLists& object_lists() { return object_lists_; }
+
  private:
   Result<std::shared_ptr<tiers::Tier>> open(bool create);
 
   const Open open_;
   std::mutex mutex_;
   std::shared_ptr<tiers::Tier> tier_;
+  ObjectLists object_lists_;
 };
 
 /// The payload objects of a revision that this process can read from memory.

@@ -49,10 +49,9 @@ class Rehydration final : public ResidencyRun {
     constexpr int kRoundsMax = 5;
     for (int round = 0; request_.make_room && round < kRoundsMax; ++round) {
       SY_ASSIGN_OR_RETURN(const std::uint64_t wanted, room());
-      SY_ASSIGN_OR_RETURN(const std::uint64_t available, tier_->available_bytes());
-      if (wanted <= available) break;
-      SY_RETURN_IF_ERROR(
-          make_room(context_, record_.identity, wanted - available, observer_, stop_.flag(), result_.evicted));
+      SY_ASSIGN_OR_RETURN(const tiers::Room now, tier_->room());
+      if (now.check(wanted).ok()) break;
+      SY_RETURN_IF_ERROR(make_room(context_, record_.identity, wanted, observer_, stop_.flag(), result_.evicted));
     }
     return {};
   }
@@ -80,7 +79,9 @@ class Rehydration final : public ResidencyRun {
 
   Status check_room() override {
     SY_ASSIGN_OR_RETURN(const std::uint64_t wanted, room());
-    return tier_->check_fits(wanted);
+    Status full = tier_->check_fits(wanted);
+    if (full.code() != Code::kNoSpace) return full;
+    return refuse_for_room(context_, record_.identity, wanted, std::move(full));
   }
 
   Totals missing() const {
@@ -94,26 +95,55 @@ class Rehydration final : public ResidencyRun {
   }
 
   Status move_objects(RunnerKeeper& keeper) override {
+    constexpr int kTriesMax = 5;
     const Totals wanted = missing();
-    SY_ASSIGN_OR_RETURN(const std::uint64_t needed, room());
-    SY_ASSIGN_OR_RETURN(const auto space, tier_->reserve(token_.operation_id, needed));
     const std::uint64_t memory_bytes = std::clamp(context_.io_budget, tiers::kFillBytesMin, tiers::kFillBytes);
     SY_ASSIGN_OR_RETURN(const auto memory, tiers::AlignedBuffer::allocate(memory_bytes));
     ProgressMeter progress(context_.runtime, observer_, "rehydrate", wanted.bytes, wanted.members);
-    for (std::uint32_t object = 0; object < objects(); ++object) {
-      if (!wanted_hot(object)) continue;
-      if (hot_.has(object)) {
-        if (plan_) keeper.add(1, manifest_.objects[object].bytes);
-        continue;
-      }
-      SY_RETURN_IF_ERROR(stop_.status(noun()));
-      SY_RETURN_IF_ERROR(bring_one(object, memory.span(), progress));
-      progress.add_file();
-      keeper.add(1, manifest_.objects[object].bytes);
-      SY_POINT(context_.runtime, "rehydrate.after_object");
+    std::uint32_t next = 0;
+    for (int tries = 1;; ++tries) {
+      Status brought = bring_from(next, memory.span(), progress, keeper);
+      if (brought.ok()) break;
+      if (brought.code() != Code::kNoSpace) return brought;
+      SY_RETURN_IF_ERROR(look_at_hot());
+      if (tries == kTriesMax || !request_.make_room) return full_under_way(std::move(brought));
+      // It was begun by others, or others took the room that there was.
+      SY_POINT(context_.runtime, "rehydrate.before_room");
+      Status found = find_room();
+      if (!found.ok()) return given_up(std::move(found));
     }
     progress.finish();
     return {};
+  }
+
+  /// Goes on with the object `next`.
+  Status bring_from(std::uint32_t& next, ByteSpan memory, ProgressMeter& progress, RunnerKeeper& keeper) {
+    SY_ASSIGN_OR_RETURN(const std::uint64_t needed, room());
+    SY_ASSIGN_OR_RETURN(const auto space, tier_->reserve(token_.operation_id, needed));
+    for (; next < objects(); ++next) {
+      if (!wanted_hot(next)) continue;
+      if (hot_.has(next)) {
+        if (plan_) keeper.add(1, manifest_.objects[next].bytes);
+        continue;
+      }
+      SY_RETURN_IF_ERROR(stop_.status(noun()));
+      SY_RETURN_IF_ERROR(bring_one(next, memory, progress));
+      progress.add_file();
+      keeper.add(1, manifest_.objects[next].bytes);
+      SY_POINT(context_.runtime, "rehydrate.after_object");
+    }
+    return {};
+  }
+
+  Status full_under_way(Status full) {
+    SY_ASSIGN_OR_RETURN(const std::uint64_t wanted, room());
+    return given_up(refuse_for_room(context_, record_.identity, wanted, std::move(full)));
+  }
+
+  /// What was brought must not hold the memory that others wait for, also where leases alone are in the way.
+  Status given_up(Status refused) {
+    no_room_ = refused.code() == Code::kBusy || refused.code() == Code::kNoSpace;
+    return refused;
   }
 
   Status bring_one(std::uint32_t object, ByteSpan memory, ProgressMeter& progress) {

@@ -90,7 +90,7 @@ Result<ResidencyResult> ResidencyRun::run_on_record(Begin begin) {
 /// waited for.
 Status ResidencyRun::check_space() {
   Status room = check_room();
-  if (room.code() != Code::kNoSpace) return room;
+  if (room.code() != Code::kNoSpace && room.code() != Code::kBusy) return room;
   const auto now = context_.catalog.get_weight_revision(record_.identity);
   moved_ = now.ok() && now->metadata_generation != record_.metadata_generation;
   return std::move(room).annotate(verb(), ref());
@@ -255,7 +255,7 @@ Result<ResidencyResult> ResidencyRun::carry_out() {
 /// What no later runner would do better; and what was begun for others (make_room.h, policies.h) and is paused.
 bool ResidencyRun::can_never_go_on(const Status& status) const {
   return status.code() == Code::kNoSpace || status.code() == Code::kCorrupt || status.code() == Code::kUnauthorized ||
-         never_to_go_on_ || (status.code() == Code::kBusy && request_.only_if_idle);
+         never_to_go_on_ || no_room_ || (status.code() == Code::kBusy && request_.only_if_idle);
 }
 
 /// What was recorded while replicas might go, memory may have.

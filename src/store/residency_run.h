@@ -84,6 +84,7 @@ class ResidencyRun {
   HotReplicas hot_;
   metadata::RunnerToken token_;
   ResidencyResult result_;
+  bool no_room_ = false;  ///< what is under way has no room, and ends as FAILED
 
  private:
   Result<ResidencyResult> run_on_record(Begin begin);

@@ -1,6 +1,7 @@
 #include "store/store.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -245,24 +246,32 @@ class StoreImpl final : public Store {
     command.nonce = nonce;
     command.ttl_ms = ttl_ms;
     command.allow_degraded = allow_degraded;
-    command.process = context_.runtime.self();
+    // Whoever has its id holds it, whatever becomes of this process: so it names none.
     return store::acquire_lease(context_, record, command);
   }
 
-  Result<bool> follow_policy(const metadata::Identity& identity, Observer& observer,
-                             const CancelFlag& cancel) override {
-    if (context_.hot == nullptr || parts_.read_only) return false;
+  Result<FollowResult> follow_policy(const metadata::Identity& identity, Observer& observer,
+                                     const CancelFlag& cancel) override {
+    FollowResult result;
+    if (context_.hot == nullptr || parts_.read_only) return result;
     SY_ASSIGN_OR_RETURN(const auto record, catalog_.get_weight_revision(identity));
-    if (record.policy.mode == metadata::PolicyMode::kManual) return false;
-    bool any = false;
+    if (record.policy.mode == metadata::PolicyMode::kManual) return result;
     Status failed;
-    const auto note = [&](const metadata::Move& /*move*/, const Status& moved) {
-      any = true;
-      if (failed.ok()) failed = moved;
+    const auto note = [&](const metadata::Move& move, const Status& moved) {
+      if (!moved.ok()) {
+        if (failed.ok()) failed = moved;
+        return;
+      }
+      result.moved = result.moved || move.identity == identity;
+      if (move.identity != identity) result.evicted.push_back(formats::format_ref(move.identity));
     };
-    SY_RETURN_IF_ERROR(follow_policies(context_, identity, observer, cancel, note));
-    SY_RETURN_IF_ERROR(failed);
-    return any;
+    const auto stays = [&](const metadata::Move& /*move*/, const Status& why) { result.no_room = why; };
+    SY_RETURN_IF_ERROR(follow_policies(context_, Asked({identity}), observer, cancel,
+                                       {.on_move = note, .on_wait = stays, .on_stay = stays}));
+    if (failed.ok() || result.evicted.empty()) return failed.ok() ? Result<FollowResult>(std::move(result)) : failed;
+    const std::string went = fmt::format("evicted to make room: {}", fmt::join(result.evicted, ", "));
+    const std::string hint = failed.hint().empty() ? went : failed.hint() + "; " + went;
+    return std::move(failed).with_hint(hint);
   }
 
   Result<metadata::Lease> renew_lease(const std::string& lease_id, std::int64_t ttl_ms) override {
@@ -304,7 +313,10 @@ class StoreImpl final : public Store {
     const std::string ref = formats::format_ref(record.identity);
     const std::string next = fmt::format("`steelyard rehydrate {}` brings it into memory", ref);
     Status status = std::move(brought).status();
-    const std::string hint = status.hint().empty() || is_cancelled(status) ? next : status.hint() + "; then " + next;
+    const bool says_how = status.hint().find("`steelyard rehydrate ") != std::string::npos;
+    const std::string hint = status.hint().empty() || is_cancelled(status) ? next
+                             : says_how                                    ? status.hint()
+                                                                           : status.hint() + "; then " + next;
     return std::move(status)
         .annotate("bringing into memory", ref + ", which is published and in the cold tier")
         .with_hint(hint);
@@ -382,7 +394,7 @@ Result<std::uint64_t> memory_room(Runtime& runtime, const StoreOptions& options)
     if (tier.code() != Code::kNotFound) return tier.status();
   }
   SY_ASSIGN_OR_RETURN(const tiers::MemoryPlace place, tiers::look_at_memory_place(memory_options(options)));
-  return place.available_bytes();
+  return place.room(0, 0).bytes;
 }
 
 std::unique_ptr<Store> make_store(Runtime& runtime, const StoreOptions& options, StoreParts parts) {

@@ -232,6 +232,13 @@ struct ResidencyResult {
   std::vector<std::string> evicted;              ///< to make room: their refs, in order
 };
 
+/// What following a revision's policy came to.
+struct FollowResult {
+  bool moved = false;                ///< false: there was nothing to do, or no room for it
+  std::vector<std::string> evicted;  ///< to make room: their refs, in order
+  Status no_room;                    ///< an error: why it stays where it is although its policy wants it in memory now
+};
+
 /// A change of a revision's policy: what is absent stays as it is, but that a ratio goes with MIXED alone.
 struct PolicyRequest {
   Selector target;
@@ -361,9 +368,9 @@ class Store {
   virtual Result<metadata::Lease> acquire_lease(const Selector& selector, const std::string& holder,
                                                 const std::string& nonce, std::int64_t ttl_ms, bool allow_degraded) = 0;
   /// Moves the revision as its policy asks for now; an AUTO one that somebody reads comes into memory, if there is room
-  /// or room can be made. Who acquires a lease calls it then. False when there is nothing to do.
-  virtual Result<bool> follow_policy(const metadata::Identity& identity, Observer& observer,
-                                     const CancelFlag& cancel) = 0;
+  /// or room can be made. Who acquires a lease calls it then. An error has what was evicted all the same in its hint.
+  virtual Result<FollowResult> follow_policy(const metadata::Identity& identity, Observer& observer,
+                                             const CancelFlag& cancel) = 0;
   virtual Result<metadata::Lease> renew_lease(const std::string& lease_id, std::int64_t ttl_ms) = 0;
   /// A lease that is renewed while it is held (store/open_revision.h). The store must outlive it.
   virtual Result<std::unique_ptr<HeldRevision>> hold(const Selector& selector, const LeaseTerms& terms) = 0;

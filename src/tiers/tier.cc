@@ -49,11 +49,22 @@ Result<std::unique_ptr<Reservation>> Tier::reserve(const std::string& /*operatio
   return Status(Code::kInvalidArgument, "the " + traits().name + " tier takes no reservations");
 }
 
+Status Room::check(std::uint64_t wanted_bytes) const {
+  if (wanted_bytes <= bytes) return {};
+  return {Code::kNoSpace,
+          where + " cannot take " + std::to_string(wanted_bytes) + " bytes, " + std::to_string(bytes) +
+              " are available: " + limit,
+          hint.empty() ? "" : "evict what is not needed, or " + hint};
+}
+
+Result<std::uint64_t> Tier::available_bytes() {
+  SY_ASSIGN_OR_RETURN(const Room now, room());
+  return now.bytes;
+}
+
 Status Tier::check_fits(std::uint64_t bytes) {
-  SY_ASSIGN_OR_RETURN(const std::uint64_t available, available_bytes());
-  if (bytes <= available) return {};
-  return {Code::kNoSpace, "the " + traits().name + " tier cannot take " + std::to_string(bytes) + " bytes, " +
-                              std::to_string(available) + " are available"};
+  SY_ASSIGN_OR_RETURN(const Room now, room());
+  return now.check(bytes);
 }
 
 Result<std::unique_ptr<GroupLock>> Tier::try_lock_group(const std::string& /*group*/, bool /*exclusive*/) {

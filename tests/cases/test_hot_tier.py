@@ -95,6 +95,30 @@ def test_a_place_that_is_no_memory(steelyard, source, tmp_path):
     assert [check["state"] for check in checks] == ["warning"] and "no tmpfs" in checks[0]["found"]
 
 
+@pytest.mark.parametrize(
+    ("place", "found"), [("absent", "does not exist"), ("file", "is no folder"), ("shm", "is relative"), ("disk", "is no tmpfs")]
+)
+def test_a_place_that_is_none_is_a_setting_that_is_wrong(steelyard, source, tmp_path, place, found):
+    (tmp_path / "file").write_text("no folder")
+    (tmp_path / "disk").mkdir()
+    if place == "disk" and in_memory(tmp_path):
+        pytest.skip("this test's folder is in memory")
+    path = place if place == "shm" else str(tmp_path / place)
+    steelyard("import", source, "m")
+    here = steelyard.at(steelyard.store, STEELYARD_HOT_PATH=path)
+    for command in (("rehydrate", "m"), ("import", source, "n", "--residency", "hot")):
+        error = here.error(*command, code=2)
+        assert f"hot.path {path} {found}" in error["message"] and "--hot-path" in error["hint"]
+    here("verify", "m")
+
+
+def test_a_place_that_may_not_be_written(steelyard, source, memory):
+    steelyard("import", source, "m")
+    here = steelyard.at(steelyard.store, STEELYARD_HOT_PATH=str(memory))
+    error = here.error("rehydrate", "m", code=9, env={"STEELYARD_FAULT": "EACCES@tier.mkdir"})
+    assert f"hot.path {memory} may not be written" in error["message"] and "--hot-path" in error["hint"]
+
+
 def in_memory(folder: Path) -> bool:
     found = subprocess.run(["stat", "-f", "-c", "%T", folder], capture_output=True, text=True, check=True)
     return found.stdout.strip() == "tmpfs"
@@ -151,6 +175,63 @@ def test_memory_that_is_taken_while_it_is_copied(hot, source):
     assert "steelyard rehydrate m@main#1" in error["hint"]
     assert hot.json("inspect", "m")["revision"]["residency"] == "COLD"
     hot("rehydrate", "m")
+
+
+@pytest.fixture
+def three(steelyard, memory, tmp_path):
+    """Three revisions of 4 MiB, and memory for two of them."""
+    here = steelyard.at(steelyard.store, STEELYARD_HOT_PATH=str(memory), STEELYARD_HOT_CAPACITY="10MiB")
+    for name in "abc":
+        here("import", harness.small_checkpoint(tmp_path / name, seed=name, mib_per_shard=1), name)
+    return here
+
+
+def test_a_refusal_says_what_could_go(three):
+    three("rehydrate", "a")
+    three("rehydrate", "b")
+    error = three.error("rehydrate", "c", code=8)
+    assert "hot.capacity is 10485760 bytes" in error["message"]
+    assert "evicting 1 idle revision would free" in error["message"] and "(a@main#1)" in error["message"]
+    assert "`steelyard rehydrate c@main#1 --make-room`" in error["hint"] and "raise hot.capacity" in error["hint"]
+    leases = [three("-q", "lease", "acquire", name, "--holder", "server", "--ttl", "1h").last for name in "ab"]
+    for room in ((), ("--make-room",)):
+        error = three.error("rehydrate", "c", *room, code=6)
+        assert "2 leases of server on a@main#1, b@main#1, the nearest expiry in" in error["message"]
+        assert "steelyard lease list a@main#1" in error["hint"]
+    three("lease", "release", leases[1])
+    assert three.json("rehydrate", "c", "--make-room")["evicted"] == ["b@main#1"]
+
+
+def test_an_acquire_says_what_went_for_it(three):
+    for name in "abc":
+        three("policy", "set", name, "--prefer", "hot", "--mode", "auto")
+    now = ("--holder", "server", "--ttl", "1h", "--policy-cooldown", "0s")
+    assert three.json("lease", "acquire", "a", *now)["evicted"] == []
+    for lease in three.json("lease", "list")["leases"]:
+        three("lease", "release", lease["lease_id"])
+    three("rehydrate", "b")
+    document = three.json("lease", "acquire", "c", *now)
+    assert document["evicted"] == ["a@main#1"] and document["lease"]["ref"] == "c@main#1"
+    assert three.json("inspect", "c")["revision"]["residency"] == "HOT"
+    # b is read too, so there is no room for a.
+    three("lease", "acquire", "b", *now)
+    run = three("lease", "acquire", "a", *now)
+    assert "warning: a@main#1 stays where it is" in run.stderr and "hot.high_watermark" in run.stderr
+
+
+def test_a_reader_that_is_gone_is_named(hot, tmp_path):
+    source = support.large_checkpoint(tmp_path / "source", 4)
+    hot("import", source, "m")
+    hot("rehydrate", "m")
+    # Its output is larger than a pipe, so it stays in the middle.
+    with hot.start("cat", "m", "part-0.safetensors") as reader:
+        reader.stdout.read(1)
+        reader.kill()
+    lease = hot.json("lease", "list", "m")["leases"][0]["lease_id"]
+    error = hot.error("evict", "m", code=6)
+    assert "is gone" in error["hint"] and f"steelyard lease release {lease}" in error["hint"]
+    hot("lease", "release", lease)
+    hot("evict", "m")
 
 
 # --- who reads what ---

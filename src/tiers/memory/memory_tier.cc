@@ -321,13 +321,10 @@ Status MemoryTier::remove_held(const HeldAttempt& attempt) {
 Result<TierUsage> MemoryTier::usage(const std::function<void(const ObjectStat&)>& each) {
   SY_ASSIGN_OR_RETURN(TierUsage usage, DirectoryTier::usage(each));
   SY_ASSIGN_OR_RETURN(usage.capacity_bytes, account_.capacity_bytes());
-  SY_ASSIGN_OR_RETURN(usage.free_bytes, account_.available_bytes());
+  SY_ASSIGN_OR_RETURN(const Room room, account_.room());
+  usage.free_bytes = room.bytes;
   SY_ASSIGN_OR_RETURN(usage.claimed_bytes, account_.claimed_bytes());
   return usage;
 }
-
-Status MemoryTier::check_fits(std::uint64_t bytes) { return account_.check_fits(charged_bytes(bytes)); }
-
-Result<std::uint64_t> MemoryTier::available_bytes() { return account_.available_bytes(); }
 
 }  // namespace steelyard::tiers::memory

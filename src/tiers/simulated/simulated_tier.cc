@@ -476,9 +476,10 @@ class SimulatedTier final : public Tier, public DiskAccess {
     usage.free_bytes = usage.capacity_bytes - std::min(usage.capacity_bytes, usage.bytes + state_->reserved_bytes());
     return usage;
   }
-  Result<std::uint64_t> available_bytes() override {
+  Result<Room> room() override {
     SY_ASSIGN_OR_RETURN(const TierUsage now, usage({}));
-    return now.free_bytes;
+    return Room{now.free_bytes, "the simulated tier", "it has " + std::to_string(now.capacity_bytes) + " bytes",
+                "make it larger"};
   }
 
  private:
