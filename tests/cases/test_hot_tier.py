@@ -182,7 +182,7 @@ def three(steelyard, memory, tmp_path):
     """Three revisions of 4 MiB, and memory for two of them."""
     here = steelyard.at(steelyard.store, STEELYARD_HOT_PATH=str(memory), STEELYARD_HOT_CAPACITY="10MiB")
     for name in "abc":
-        here("import", harness.small_checkpoint(tmp_path / name, seed=name, mib_per_shard=1), name)
+        here("import", harness.small_checkpoint(tmp_path / name, seed=name), name)
     return here
 
 
