@@ -481,9 +481,7 @@ class Repair {
     // Whoever took it over, or deleted the revision, takes away what this one works on before a renewal tells it.
     if (status.code() == Code::kUnavailable && !is_cancelled(status)) {
       const auto now = context_.catalog.get_weight_revision(record_.identity);
-      const bool deleted = now.ok() ? now->availability != metadata::Availability::kReady &&
-                                          now->availability != metadata::Availability::kDegraded
-                                    : now.code() == Code::kNotFound;
+      const bool deleted = now.ok() ? !is_published(now->availability) : now.code() == Code::kNotFound;
       if (deleted) {
         return Status(Code::kNotReady, fmt::format("{} was deleted while it was repaired", ref()),
                       "there is nothing to repair any more");
