@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import resource
 import struct
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from cases import support
 from cases.support import MIB
 from lib.checkpoints import Tensor, safetensors_bytes
 
@@ -71,14 +71,6 @@ def load(steelyard, stored: R.StoredManifest, begins: dict, rank: int) -> dict:
     return local
 
 
-def forget(steelyard) -> None:
-    """Takes the cold tier out of the page cache."""
-    for path in (steelyard.store / "cold").rglob("*"):
-        if path.is_file():
-            with open(path, "rb") as file:
-                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-
-
 def read_from_disk() -> int:
     """By all commands so far, the page cache's own reads for them included."""
     return resource.getrusage(resource.RUSAGE_CHILDREN).ru_inblock * 512
@@ -95,7 +87,7 @@ def begins_of(steelyard, model) -> dict:
 def test_a_node_reads_the_model_once_for_all_its_ranks(steelyard, model, stored):
     """Each of 16 ranks read everything. Eight that start at once bring the model into memory once, and take their slices there."""
     begins = begins_of(steelyard, model)
-    forget(steelyard)
+    support.forget(steelyard.store / "cold")
     before = read_from_disk()
 
     def start(rank: int) -> dict:
@@ -117,7 +109,7 @@ def test_a_node_reads_the_model_once_for_all_its_ranks(steelyard, model, stored)
 def test_a_rank_alone_reads_its_own_part_from_the_disk(steelyard, model, stored, rank):
     """Without memory to share, a rank still reads an eighth: whole blocks of 1 MiB, and none of another's."""
     begins = begins_of(steelyard, model)
-    forget(steelyard)
+    support.forget(steelyard.store / "cold")
     before = read_from_disk()
     local = load(steelyard, stored, begins, rank)
     taken = read_from_disk() - before
