@@ -59,6 +59,8 @@ TEST_F(HotRepairTest, ColdMembersThatAreMissingComeBackInOnePass) {
   EXPECT_EQ(record().availability, metadata::Availability::kReady);
   EXPECT_FALSE(record().operation);
   ASSERT_TRUE(remove_hot(*context_, attempt_of(record()).group).ok());
+  EXPECT_TRUE(reconcile().failed.empty());
+  EXPECT_EQ(record().residency, Residency::kCold);
   EXPECT_TRUE(verify().problems.empty());
   EXPECT_EQ(cat(), data_);
 }
@@ -213,8 +215,9 @@ TEST_F(HotRepairTest, WhatAnEvictionTakesIsNotMissing) {
   bool once = false;
   runtime_.on("tier.read", [&] {
     if (std::exchange(once, true)) return;
-    ASSERT_TRUE(catalog_->list_leases(identity_).ok());
-    for (const auto& row : *catalog_->list_leases(identity_)) {
+    const auto leases = catalog_->list_leases(identity_);
+    ASSERT_TRUE(leases.ok());
+    for (const auto& row : *leases) {
       ASSERT_TRUE(catalog_->release_lease({.lease_id = row.lease.lease_id}).ok());
     }
     ASSERT_TRUE(evict().ok());
