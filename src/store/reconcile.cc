@@ -193,14 +193,14 @@ class Reconciliation {
     tell_where_memory_is(after);
     if (after.residency != record.residency && after.residency != metadata::Residency::kAbsent &&
         record.residency != metadata::Residency::kAbsent) {
-      changed(record, fmt::format("{}: {} of {} objects are in memory", metadata::name_of(after.residency),
-                                  after.hot_members, after.summary.payload_count));
+      changed(record, fmt::format("{}: {} of {} in memory", metadata::name_of(after.residency), after.hot_members,
+                                  counted(after.summary.payload_count, "object")));
     }
     if (after.availability != record.availability || after.damage != record.damage) {
       changed(record, after.availability == Availability::kReady
                           ? "READY again: what was recorded as damaged is whole"
-                          : fmt::format("{}: {} missing or damaged object{}", metadata::name_of(after.availability),
-                                        after.damage.count, after.damage.count == 1 ? "" : "s"));
+                          : fmt::format("{}: {}", metadata::name_of(after.availability),
+                                        counted(after.damage.count, "missing or damaged object")));
     }
     return {};
   }
