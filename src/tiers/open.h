@@ -65,6 +65,7 @@ struct MemoryPlace {
   std::vector<MemoryLimit> limits;          ///< that hold here
   std::uint64_t process_reserve_bytes = 0;  ///< of each of them, left to the process
   std::vector<std::string> others;          ///< instances of other stores there, by folder name
+  std::vector<std::string> boots;           ///< that have an instance of this store there; more than one is odd
   /// Which of the limits leaves the least to an instance that has `used_bytes`, where others have claimed so many more:
   /// the only place that decides it. In whole pages.
   Room room(std::uint64_t used_bytes, std::uint64_t claimed_bytes) const;

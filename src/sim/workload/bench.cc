@@ -165,6 +165,9 @@ void Bench::removed_from_memory(Process& process, const std::vector<tiers::Objec
         model.revisions(), [&](const auto& one) { return group_of(one.second) == stat.name.in.group; });
     if (found == model.revisions().end()) continue;
     const auto& [identity, revision] = *found;
+    if (canary == Canary::kHotRemoveSpreads) {
+      disk->truncate({{stat.name.in.group, stat.name.in.attempt}, stat.name.kind, stat.name.index}, 0);
+    }
     Model::Removal removal{identity, stat.name.index, stat.name.in.operation, true};
     if (revision.readable() && stat.name.index + 1 < revision.objects.size()) {
       const Digest& sha256 = revision.objects[stat.name.index + 1].sha256;
@@ -180,6 +183,23 @@ void Bench::removed_from_memory(Process& process, const std::vector<tiers::Objec
     model.replica_removed(process, removal);
   }
   if (!before.empty()) look_at_memories(before.front().name.in.group);
+}
+
+void Bench::removed_from_disk(const std::vector<tiers::ObjectStat>& before) {
+  for (const tiers::ObjectStat& stat : before) {
+    const auto found = std::ranges::find_if(
+        model.revisions(), [&](const auto& one) { return group_of(one.second) == stat.name.in.group; });
+    if (found == model.revisions().end()) continue;
+    const auto& [identity, revision] = *found;
+    if (!revision.published() || stat.name.in.attempt != revision.now().import_attempt) continue;
+    const std::string what = fmt::format("{} {} of {} is taken from the disk",
+                                         stat.name.kind == tiers::ObjectKind::kManifest ? "the manifest" : "object",
+                                         stat.name.index, text_of(identity));
+    if (revision.readable()) model.violated(what + ", and everybody may read it");
+    if (const auto lease = model.live_lease_of(identity)) {
+      model.violated(fmt::format("{} under lease {} of {}", what, lease->lease_id, lease->holder));
+    }
+  }
 }
 
 void Bench::look_for_garbage(std::size_t container) {

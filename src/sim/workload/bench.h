@@ -66,6 +66,8 @@ struct Bench {
   bool may_be_rotten_in_memory(const metadata::Identity& identity, const std::string& key);
   /// A process has removed something from a memory, which `before` lay there.
   void removed_from_memory(Process& process, const std::vector<tiers::ObjectStat>& before);
+  /// From the disk.
+  void removed_from_disk(const std::vector<tiers::ObjectStat>& before);
   bool is_rotten_in_memory(const Digest& sha256);
   /// After a gc in peace: nothing lies on the disk, nor in the memory of that container, that no revision needs.
   void look_for_garbage(std::size_t container);

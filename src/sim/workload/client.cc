@@ -75,7 +75,11 @@ std::unique_ptr<tiers::Tier> Client::make_tier() {
   plan.seed = random_.next();
   plan.latency_ms_max = profile_.latency_ms_max;
   return tiers::make_fault_injecting(process_.runtime(),
-                                     make_process_tier(process_, disk_, bench_.graveyard, bench_.canary), plan);
+                                     make_process_tier(process_, disk_, bench_.graveyard, bench_.canary,
+                                                       [this](Process&, const std::vector<tiers::ObjectStat>& objects) {
+                                                         bench_.removed_from_disk(objects);
+                                                       }),
+                                     plan);
 }
 
 oplog::LogFaultPlan Client::log_faults() {

@@ -75,24 +75,41 @@ TEST_P(Canaries, AreCaught) {
   FAIL() << "nobody said \"" << GetParam().said << "\" in " << kCanaryHistories << " histories";
 }
 
-INSTANTIATE_TEST_SUITE_P(Sim, Canaries,
-                         ::testing::Values(Broken{"FlushLies", Canary::kFlushLies, "missing on the disk"},
-                                           Broken{"AppendLies", Canary::kAppendLies, "which the log does not have"},
-                                           Broken{"GoneLies", Canary::kGoneLies, "which lives and renewed its token"},
-                                           Broken{"RemoveLies", Canary::kRemoveLies, "is left after a gc"},
-                                           Broken{"GcLies", Canary::kGcLies, "is used by nobody after a gc"},
-                                           Broken{"RepairLies", Canary::kRepairLies, "is damaged after its repair"},
-                                           Broken{"MarkerLies", Canary::kMarkerLies, "a recovery does not bring"},
-                                           Broken{"HotPutLies", Canary::kHotPutLies, "is other in memory"},
-                                           Broken{"ClaimLies", Canary::kClaimLies, "bytes in memory, where"},
-                                           Broken{"HotRemoveLies", Canary::kHotRemoveLies, "is left in memory after"},
-                                           Broken{"ProgressLies", Canary::kProgressLies, "its progress goes back"},
-                                           Broken{"HistoryLies", Canary::kHistoryLies, "not retained as they were"},
-                                           Broken{"ShareLies", Canary::kShareLies, "millionths in memory, and"},
-                                           Broken{"PermitLies", Canary::kPermitLies, "without a permission"},
-                                           Broken{"ReadyLies", Canary::kReadyLies, "is READY again and"},
-                                           Broken{"RunnerLies", Canary::kRunnerLies, "which it does not run"}),
-                         [](const ::testing::TestParamInfo<Broken>& broken) { return broken.param.name; });
+INSTANTIATE_TEST_SUITE_P(
+    Sim, Canaries,
+    ::testing::Values(Broken{"FlushLies", Canary::kFlushLies, "missing on the disk"},
+                      Broken{"AppendLies", Canary::kAppendLies, "which the log does not have"},
+                      Broken{"GoneLies", Canary::kGoneLies, "which lives and renewed its token"},
+                      Broken{"RemoveLies", Canary::kRemoveLies, "is left after a gc"},
+                      Broken{"GcLies", Canary::kGcLies, "is used by nobody after a gc"},
+                      Broken{"RepairLies", Canary::kRepairLies, "is damaged after its repair"},
+                      Broken{"MarkerLies", Canary::kMarkerLies, "a recovery does not bring"},
+                      Broken{"HotPutLies", Canary::kHotPutLies, "is other in memory"},
+                      Broken{"ClaimLies", Canary::kClaimLies, "bytes in memory, where"},
+                      Broken{"HotRemoveLies", Canary::kHotRemoveLies, "is left in memory after"},
+                      Broken{"ProgressLies", Canary::kProgressLies, "its progress goes back"},
+                      Broken{"HistoryLies", Canary::kHistoryLies, "not retained as they were"},
+                      Broken{"ShareLies", Canary::kShareLies, "millionths in memory, and"},
+                      Broken{"PermitLies", Canary::kPermitLies, "without a permission"},
+                      Broken{"ReadyLies", Canary::kReadyLies, "is READY again and"},
+                      Broken{"RunnerLies", Canary::kRunnerLies, "which it does not run"},
+                      // READY over a member that nobody can read, and HOT without its bytes.
+                      Broken{"ListLies", Canary::kListLies, "is missing on the disk"},
+                      Broken{"ListLiesOfMemory", Canary::kListLies, "is HOT with"},
+                      // Leases that protect nothing.
+                      Broken{"LeaseLiesToDelete", Canary::kLeaseLies, "is deleted under lease"},
+                      Broken{"LeaseLiesToTombstone", Canary::kLeaseLies, "a tombstone under lease"},
+                      Broken{"LeaseLiesToEvict", Canary::kLeaseLies, "begins under lease"},
+                      Broken{"LeaseLiesToPermit", Canary::kLeaseLies, "are permitted under lease"},
+                      Broken{"LeaseLiesToRemove", Canary::kLeaseLies, "from the disk under lease"},
+                      Broken{"HotRemoveSpreads", Canary::kHotRemoveSpreads, "the last readable replica of"},
+                      // Space that does not come back.
+                      Broken{"ReservationLies", Canary::kReservationLies, "bytes are left in memory"},
+                      Broken{"GcLiesOfBytes", Canary::kGcLies, "bytes are left on the disk"},
+                      Broken{"GenerationLies", Canary::kGenerationLies, "metadata generation"},
+                      Broken{"GenerationLiesInTheLog", Canary::kGenerationLies, "the log does not imply"},
+                      Broken{"RequestLies", Canary::kRequestLies, "a repeated Commit of"}),
+    [](const ::testing::TestParamInfo<Broken>& broken) { return broken.param.name; });
 
 }  // namespace
 }  // namespace steelyard::sim

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 
+#include "base/units.h"
 #include "tiers/directory/directory_tier.h"
 
 namespace steelyard::tiers::directory {
@@ -166,8 +167,8 @@ Result<Room> DirectoryTier::room() {
   Room room;
   room.bytes = free_bytes > reserve ? free_bytes - reserve : 0;
   room.where = "the " + traits().name + " tier " + folder_.path();
-  room.limit = std::to_string(free_bytes) + " bytes of its filesystem are free, of which cold.reserve_free keeps " +
-               std::to_string(reserve);
+  room.limit =
+      format_size(free_bytes) + " of its filesystem are free, of which cold.reserve_free keeps " + format_size(reserve);
   return room;
 }
 

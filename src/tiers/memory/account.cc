@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/checked.h"
+#include "base/units.h"
 #include "tiers/directory/layout.h"
 
 namespace steelyard::tiers::memory {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/checked.h"
+#include "base/units.h"
 #include "tiers/open.h"
 
 namespace steelyard::tiers {
@@ -32,8 +33,9 @@ Room MemoryPlace::room(std::uint64_t used_bytes, std::uint64_t claimed_bytes) co
   const std::uint64_t elsewhere = without(without(filesystem_bytes, free_bytes), used_bytes);
   rooms.push_back(
       {.bytes = without(free_bytes, claimed_bytes),
-       .limit = fmt::format("its filesystem has {} bytes, of which {} are free{}", filesystem_bytes, free_bytes,
-                            elsewhere > 0 ? fmt::format(" and {} are taken by others", elsewhere) : ""),
+       .limit = fmt::format("its filesystem has {}, of which {} are free{}", format_size(filesystem_bytes),
+                            format_size(free_bytes),
+                            elsewhere > 0 ? fmt::format(" and {} are taken by others", format_size(elsewhere)) : ""),
        .hint = "let that filesystem be larger (a container's --shm-size, mount -o remount,size=), name another tmpfs "
                "with hot.path (--hot-path), or free what else lies in it"});
   // Where it is all of the filesystem, raising it moves nothing.
@@ -48,8 +50,9 @@ Room MemoryPlace::room(std::uint64_t used_bytes, std::uint64_t claimed_bytes) co
     const bool machine = limit.used == 0 && limit.file.ends_with("meminfo");
     rooms.push_back(
         {.bytes = without(without(limit.free(), process_reserve_bytes), claimed_bytes),
-         .limit = fmt::format("{} allows {} bytes, of which {} are in use and {} are left to this process for its work",
-                              limit.file, limit.bytes, limit.used, process_reserve_bytes),
+         .limit = fmt::format("{} allows {}, of which {} are in use and {} are left to this process for its work",
+                              limit.file, format_size(limit.bytes), format_size(limit.used),
+                              format_size(process_reserve_bytes)),
          .hint = machine ? "end what else uses the memory of this machine"
                          : "raise the memory limit of the cgroup (the container's --memory)"});
   }
