@@ -358,6 +358,9 @@ Result<metadata::OperationView> Catalog::query_operation(const std::string& oper
   metadata::OperationView found;
   SY_RETURN_IF_ERROR(log_.view([&](const StateView& view) -> Status {
     SY_ASSIGN_OR_RETURN(found, metadata::get_operation(view, operation_id));
+    if (!found.runner) return {};
+    SY_ASSIGN_OR_RETURN(const EpochState epoch, metadata::epoch_of(view));
+    found.runner_left_ms = metadata::life_of(*found.runner, epoch, now()).left_ms;
     return {};
   }));
   return found;

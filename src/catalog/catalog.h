@@ -146,7 +146,8 @@ class Catalog {
   Result<metadata::Answer> permit_removal(const metadata::PermitRemoval& command);
   Result<metadata::RevisionRecord> end_operation(const metadata::EndOperation& command);
   Result<metadata::RevisionRecord> cancel_operation(const metadata::CancelOperation& command);
-  /// A running one with its runner's progress. NOT_FOUND when no record retains it.
+  /// A running one with its runner's progress and the time that is left of its token. NOT_FOUND when no record retains
+  /// it.
   Result<metadata::OperationView> query_operation(const std::string& operation_id);
 
   /// Waits for changes of records and gives them in order, each at least once: who goes on with `next` misses none. The

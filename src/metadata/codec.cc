@@ -62,6 +62,12 @@ EntryBody judged(Value value, Problem& problem) {
   return Body{std::move(value)};
 }
 
+EntryBody removed_lease(wire::LeaseName lease, Problem& problem) {
+  problem.check(validate(lease.identity));
+  problem.check(validate_id("lease id", lease.lease_id));
+  return LeaseRemoved{std::move(lease.identity), std::move(lease.lease_id)};
+}
+
 /// The entries of which a log is full, without a message in between; absent for all others, and for what is wrong.
 std::optional<DecodedEntry> find_frequent_entry(std::string_view bytes, Problem& problem) {
   const std::optional<wire::EntryParts> parts = wire::find_entry(bytes);
@@ -79,6 +85,15 @@ std::optional<DecodedEntry> find_frequent_entry(std::string_view bytes, Problem&
       break;
     case pb::Entry::kWriterRemoved:
       if (auto identity = wire::find_identity(parts->body)) body = judged<WriterRemoved>(*std::move(identity), problem);
+      break;
+    case pb::Entry::kLeasePut:
+      if (auto lease = wire::find_lease(parts->body)) body = judged<LeasePut>(*std::move(lease), problem);
+      break;
+    case pb::Entry::kLeaseRemoved:
+      if (auto lease = wire::find_lease_name(parts->body)) body = removed_lease(*std::move(lease), problem);
+      break;
+    case pb::Entry::kAccessPut:
+      if (auto access = wire::find_access(parts->body)) body = judged<AccessPut>(*std::move(access), problem);
       break;
     default:
       break;
@@ -104,10 +119,8 @@ EntryBody take_body(const pb::Entry& in, Problem& problem) {
     case pb::Entry::kLeasePut:
       return checked<LeasePut>(in.lease_put(), problem);
     case pb::Entry::kLeaseRemoved: {
-      LeaseRemoved body{take(in.lease_removed().identity(), problem), in.lease_removed().lease_id()};
-      problem.check(validate(body.identity));
-      problem.check(validate_id("lease id", body.lease_id));
-      return body;
+      const pb::LeaseName& lease = in.lease_removed();
+      return removed_lease({take(lease.identity(), problem), lease.lease_id()}, problem);
     }
     case pb::Entry::kEpochBegun:
       return checked<EpochBegun>(in.epoch_begun(), problem);
@@ -225,12 +238,18 @@ Result<Writer> decode_writer(std::string_view bytes) {
   if (auto writer = wire::find_writer(bytes)) return *std::move(writer);
   return decode<pb::Writer, Writer>(bytes, "writer");
 }
-Result<Lease> decode_lease(std::string_view bytes) { return decode<pb::Lease, Lease>(bytes, "lease"); }
+Result<Lease> decode_lease(std::string_view bytes) {
+  if (auto lease = wire::find_lease(bytes)) return *std::move(lease);
+  return decode<pb::Lease, Lease>(bytes, "lease");
+}
 Result<Watermark> decode_watermark(std::string_view bytes) {
   return decode<pb::Watermark, Watermark>(bytes, "watermark");
 }
 Result<Runner> decode_runner(std::string_view bytes) { return decode<pb::Runner, Runner>(bytes, "runner"); }
-Result<Access> decode_access(std::string_view bytes) { return decode<pb::Access, Access>(bytes, "access"); }
+Result<Access> decode_access(std::string_view bytes) {
+  if (auto access = wire::find_access(bytes)) return *std::move(access);
+  return decode<pb::Access, Access>(bytes, "access");
+}
 Result<EpochState> decode_epoch(std::string_view bytes) {
   if (auto epoch = wire::find_epoch(bytes)) return *std::move(epoch);
   return decode<pb::EpochState, EpochState>(bytes, "epoch");

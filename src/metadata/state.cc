@@ -23,7 +23,7 @@ class Changes {
 
   void operator()(const RevisionPut& body) {
     const RevisionRecord& record = body.record;
-    put_record(record, encoded_.empty() ? encode_record(record) : std::string(encoded_));
+    put_record(record, encoded_or([&] { return encode_record(record); }));
     if (record.committed_seq == 0) return;
     // Once committed it stands by its commit, and no longer where it began.
     remove(keys::order(record.identity, keys::OrderClass::kUncommitted, record.begin_seq));
@@ -41,14 +41,13 @@ class Changes {
   }
 
   void operator()(const WriterPut& body) {
-    put(keys::of(keys::kWriter, body.writer.identity),
-        encoded_.empty() ? encode_writer(body.writer) : std::string(encoded_));
+    put(keys::of(keys::kWriter, body.writer.identity), encoded_or([&] { return encode_writer(body.writer); }));
   }
   void operator()(const WriterRemoved& body) { remove(keys::of(keys::kWriter, body.identity)); }
 
   void operator()(const LeasePut& body) {
     const std::string key = keys::lease(body.lease.identity, body.lease.lease_id);
-    put(key, encode_lease(body.lease));
+    put(key, encoded_or([&] { return encode_lease(body.lease); }));
     put(keys::lease_id(body.lease.lease_id), key);
   }
   void operator()(const LeaseRemoved& body) {
@@ -69,13 +68,17 @@ class Changes {
   void operator()(const RunnerRemoved& body) { remove(keys::of(keys::kRunner, body.identity)); }
   void operator()(const OperationForgotten& body) { remove(keys::operation_id(body.operation_id)); }
   void operator()(const AccessPut& body) {
-    put(keys::of(keys::kAccess, body.access.identity), encode_access(body.access));
+    put(keys::of(keys::kAccess, body.access.identity), encoded_or([&] { return encode_access(body.access); }));
   }
   void operator()(const AccessRemoved& body) { remove(keys::of(keys::kAccess, body.identity)); }
 
   std::vector<RowChange> take() { return std::move(rows_); }
 
  private:
+  template <typename Encode>
+  std::string encoded_or(const Encode& encode) const {
+    return encoded_.empty() ? encode() : std::string(encoded_);
+  }
   void put_record(const RevisionRecord& record, std::string encoded) {
     RecordRows rows = rows_of_record(record);
     rows_.reserve(7 + rows.operations.size());  // with what a commit removes, and the instant

@@ -259,6 +259,34 @@ bool read(Reader in, Writer& out) {
   return in.whole();
 }
 
+bool read(Reader in, Lease& out) {
+  in.text(1, out.lease_id);
+  in.must(read(in.part(2), out.identity));
+  in.text(3, out.holder);
+  in.text(4, out.nonce);
+  in.number(5, out.ttl_ms);
+  in.text(6, out.epoch);
+  in.number(7, out.expires_mono_ms);
+  in.number(8, out.renewable_until_mono_ms);
+  in.must(read(in.part(9), out.process));
+  return in.whole();
+}
+
+bool read(Reader in, LeaseName& out) {
+  in.must(read(in.part(1), out.identity));
+  in.text(2, out.lease_id);
+  return in.whole();
+}
+
+bool read(Reader in, Access& out) {
+  in.must(read(in.part(1), out.identity));
+  in.text(2, out.epoch);
+  in.number(3, out.mono_ms);
+  in.number(4, out.wall_ms);
+  in.number(5, out.epoch_ordinal);
+  return in.whole();
+}
+
 bool read(Reader in, EpochState& out) {
   in.text(1, out.epoch);
   in.number(2, out.begun_mono_ms);
@@ -277,12 +305,15 @@ std::optional<Value> find(std::string_view bytes) {
 
 std::optional<RevisionRecord> find_record(std::string_view bytes) { return find<RevisionRecord>(bytes); }
 std::optional<Writer> find_writer(std::string_view bytes) { return find<Writer>(bytes); }
+std::optional<Lease> find_lease(std::string_view bytes) { return find<Lease>(bytes); }
+std::optional<LeaseName> find_lease_name(std::string_view bytes) { return find<LeaseName>(bytes); }
+std::optional<Access> find_access(std::string_view bytes) { return find<Access>(bytes); }
 std::optional<Identity> find_identity(std::string_view bytes) { return find<Identity>(bytes); }
 std::optional<EpochState> find_epoch(std::string_view bytes) { return find<EpochState>(bytes); }
 
 std::optional<EntryParts> find_entry(std::string_view bytes) {
   constexpr unsigned kBodyFirst = 10;
-  constexpr unsigned kBodyLast = 13;
+  constexpr unsigned kBodyLast = 22;
   EntryParts parts;
   Reader in(bytes);
   in.optional_number(1, parts.mono_ms);

@@ -1,4 +1,4 @@
-// The stored form of records and writers, read at once: what the log and the snapshots are full of.
+// The stored form of records, writers and leases, read at once: what the log and the snapshots are full of.
 //
 // A value has one byte form (docs/formats/op-log.md): fields in the order of their numbers, shortest numbers, defaults
 // left out. A reader that wants exactly this next byte needs no message in between, and what it has read needs not be
@@ -7,16 +7,27 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "metadata/types.h"
 
 namespace steelyard::metadata::wire {
 
+/// What the entry that removes a lease names it by.
+struct LeaseName {
+  Identity identity;
+  std::string lease_id;
+  bool operator==(const LeaseName&) const = default;
+};
+
 /// The value, if the bytes are its only form and every enumeration and digest is known. Values are not judged
 /// (validate.h).
 std::optional<RevisionRecord> find_record(std::string_view bytes);
 std::optional<Writer> find_writer(std::string_view bytes);
+std::optional<Lease> find_lease(std::string_view bytes);
+std::optional<LeaseName> find_lease_name(std::string_view bytes);
+std::optional<Access> find_access(std::string_view bytes);
 std::optional<Identity> find_identity(std::string_view bytes);
 std::optional<EpochState> find_epoch(std::string_view bytes);
 

@@ -76,7 +76,7 @@ class OpLog {
   virtual Result<std::string> newest_snapshot() = 0;
   /// Removes appends <= sequence; never past the newest snapshot that was read back (INVALID_ARGUMENT).
   virtual Status trim(std::uint64_t sequence) = 0;
-  /// Appends since the newest snapshot, so that the owner can decide to save one.
+  /// Appends since the newest snapshot was begun, here or by another process, so that the owner can decide to save one.
   virtual Result<std::uint64_t> length() = 0;
   /// Replaces the whole state (recovery, restore): only on a log without appends (CONFLICT). The log goes on after the
   /// snapshot's sequence. A section that is absent gives an empty state of its kind; sections of other owners are kept

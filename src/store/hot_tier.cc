@@ -22,11 +22,8 @@ Result<std::shared_ptr<tiers::Tier>> HotTier::open(bool create) {
   const bool none = opened.code() == Code::kNotFound || opened.code() == Code::kInvalidArgument;
   std::shared_ptr<tiers::Tier> now = opened.ok() ? std::move(opened).value() : nullptr;
   const std::lock_guard lock(mutex_);
-  if (tier_ == known) {
-    tier_ = std::move(now);
-  } else if (tier_ != nullptr) {
-    return tier_;  // another task opened it meanwhile
-  }
+  if (tier_ != known && tier_ != nullptr) return tier_;  // another task opened it meanwhile
+  tier_ = std::move(now);
   if (none && !create) return std::shared_ptr<tiers::Tier>();
   SY_RETURN_IF_ERROR(opened.status());
   return tier_;
@@ -90,10 +87,16 @@ Result<std::unique_ptr<tiers::GroupLock>> lock_group(Context& context, tiers::Ti
     SY_ASSIGN_OR_RETURN(auto lock, tier.try_lock_group(attempt_of(record).group, exclusive));
     if (lock != nullptr) return lock;
   }
+  std::string names;
+  for (const std::string& holder : tier.lock_holders(attempt_of(record).group)) {
+    names += (names.empty() ? " (" : "; ") + holder;
+  }
   return Status(Code::kBusy,
                 std::string("a process that removes ") + (exclusive ? "or counts " : "") + "replicas of " +
-                    formats::format_ref(record.identity) + " in memory does not come to an end",
-                "see whether it was stopped, and let it go on or end it");
+                    formats::format_ref(record.identity) + " in memory does not come to an end" +
+                    (names.empty() ? "" : names + ")"),
+                names.empty() ? "see whether it was stopped, and let it go on or end it"
+                              : "let it go on (kill -CONT PID) or end it");
 }
 
 }  // namespace
@@ -110,9 +113,11 @@ Result<std::unique_ptr<tiers::GroupLock>> lock_to_remove(Context& context, tiers
 
 HotReplicas find_hot_to_read(Context& context, const metadata::RevisionRecord& record,
                              const formats::StoredManifest& manifest) {
-  if (record.hot_instance.empty()) return {};
+  // Where all that is in memory is bad the record counts none of it, and its good blocks serve until it is repaired.
+  const bool repairs = record.operation && record.operation->kind == metadata::OperationKind::kRepairing;
+  if (record.hot_instance.empty() && !repairs) return {};
   auto found = find_hot(context, record, manifest);
-  if (found.ok() && found->instance == record.hot_instance) return std::move(found).value();
+  if (found.ok() && (repairs || found->instance == record.hot_instance)) return std::move(found).value();
   if (!found.ok()) {
     log_info("{} is read from the cold tier: {}", formats::format_ref(record.identity), found.status().to_string());
   }
@@ -121,24 +126,39 @@ HotReplicas find_hot_to_read(Context& context, const metadata::RevisionRecord& r
 
 namespace {
 
-/// `leaving`, if given: who asks holds the lock.
-Status count_hot(Context& context, const metadata::RevisionRecord& record, const Leaving& leaving,
+Status count_hot(Context& context, const metadata::RevisionRecord& record, const Leaving& leaving, bool is_locked,
                  metadata::Observation& seen) {
   if (context.hot == nullptr) return {};
   SY_ASSIGN_OR_RETURN(const auto tier, context.hot->find());
   if (tier == nullptr) return {};
   SY_ASSIGN_OR_RETURN(const std::string instance, tier->instance());
+  const auto is_empty = [&]() -> Result<bool> {
+    SY_ASSIGN_OR_RETURN(const auto listing, tier->list_group(attempt_of(record).group));
+    return listing.by_operation.empty();
+  };
+  SY_ASSIGN_OR_RETURN(const bool empty, is_empty());
+  // Without the lock, which others wait for: the cold tier may be slow.
+  std::optional<formats::StoredManifest> manifest;
+  if (!empty) {
+    auto loaded = load_manifest(context.cold, record);
+    // Without it no replica can be read, wherever it lies.
+    if (loaded.code() == Code::kCorrupt) {
+      seen.hot_instance = instance;
+      return {};
+    }
+    SY_RETURN_IF_ERROR(loaded.status());
+    manifest.emplace(std::move(loaded).value());
+  }
   std::unique_ptr<tiers::GroupLock> lock;
-  if (!leaving) {
+  if (!is_locked) {
     SY_ASSIGN_OR_RETURN(lock, lock_to_count(context, *tier, record));
   }
-  SY_ASSIGN_OR_RETURN(const auto listing, tier->list_group(attempt_of(record).group));
-  seen.hot_instance = instance;
-  if (listing.by_operation.empty()) return {};
-  const auto manifest = load_manifest(context.cold, record);
-  // Without it no replica can be read, wherever it lies.
-  if (manifest.code() == Code::kCorrupt) return {};
-  SY_RETURN_IF_ERROR(manifest.status());
+  if (!manifest) {
+    SY_ASSIGN_OR_RETURN(const bool still_empty, is_empty());
+    if (!still_empty) return {Code::kBusy, "replicas came while they were counted", "try again"};
+    seen.hot_instance = instance;
+    return {};
+  }
   SY_ASSIGN_OR_RETURN(const HotReplicas found, find_hot(context, record, *manifest, leaving));
   seen.hot_instance = found.instance;
   seen.hot_members = found.members;
@@ -146,10 +166,10 @@ Status count_hot(Context& context, const metadata::RevisionRecord& record, const
   return {};
 }
 
-void see(Context& context, const metadata::RevisionRecord& record, const Leaving& leaving,
+void see(Context& context, const metadata::RevisionRecord& record, const Leaving& leaving, bool is_locked,
          metadata::Observation& seen) {
   seen.boot_id = context.runtime.epoch();
-  const Status counted = count_hot(context, record, leaving, seen);
+  const Status counted = count_hot(context, record, leaving, is_locked, seen);
   if (counted.ok()) return;
   // It knows nothing about memory then, and says so.
   seen.boot_id.clear();
@@ -159,13 +179,14 @@ void see(Context& context, const metadata::RevisionRecord& record, const Leaving
 
 }  // namespace
 
-void see_hot(Context& context, const metadata::RevisionRecord& record, metadata::Observation& seen) {
-  see(context, record, {}, seen);
+void see_hot(Context& context, const metadata::RevisionRecord& record, metadata::Observation& seen,
+             const Leaving& bad) {
+  see(context, record, bad, false, seen);
 }
 
 void see_hot_without(Context& context, const metadata::RevisionRecord& record, const Leaving& leaving,
                      metadata::Observation& seen) {
-  see(context, record, leaving, seen);
+  see(context, record, leaving, true, seen);
 }
 
 std::shared_ptr<tiers::Tier> mounted_hot(Context& context) {
@@ -174,6 +195,13 @@ std::shared_ptr<tiers::Tier> mounted_hot(Context& context) {
   if (tier.ok()) return std::move(tier).value();
   log_info("the memory tier is left alone: {}", tier.status().to_string());
   return nullptr;
+}
+
+std::string mounted_instance(Context& context) {
+  const auto tier = mounted_hot(context);
+  if (tier == nullptr) return {};
+  auto instance = tier->instance();
+  return instance.ok() ? std::move(instance).value() : std::string();
 }
 
 Status remove_hot(Context& context, const std::string& group) {

@@ -187,20 +187,20 @@ class Reconciliation {
     // Memory has what the cold tier was found to lack.
     if (!record.operation) SY_RETURN_IF_ERROR(go_on_with_repair(after));
     // A delete began meanwhile.
-    if (after.availability != Availability::kReady && after.availability != Availability::kDegraded) {
+    if (!is_published(after.availability)) {
       return look_at(after);
     }
     tell_where_memory_is(after);
     if (after.residency != record.residency && after.residency != metadata::Residency::kAbsent &&
         record.residency != metadata::Residency::kAbsent) {
-      changed(record, fmt::format("{}: {} of {} objects are in memory", metadata::name_of(after.residency),
-                                  after.hot_members, after.summary.payload_count));
+      changed(record, fmt::format("{}: {} of {} in memory", metadata::name_of(after.residency), after.hot_members,
+                                  counted(after.summary.payload_count, "object")));
     }
     if (after.availability != record.availability || after.damage != record.damage) {
       changed(record, after.availability == Availability::kReady
                           ? "READY again: what was recorded as damaged is whole"
-                          : fmt::format("{}: {} missing or damaged object{}", metadata::name_of(after.availability),
-                                        after.damage.count, after.damage.count == 1 ? "" : "s"));
+                          : fmt::format("{}: {}", metadata::name_of(after.availability),
+                                        counted(after.damage.count, "missing or damaged object")));
     }
     return {};
   }
@@ -327,7 +327,7 @@ class Reconciliation {
     SY_POINT(context_.runtime, "reconcile.after_stray_marker");
     SY_ASSIGN_OR_RETURN(now, context_.catalog.get_weight_revision(record.identity));
     // A delete that began just now, and may have come to its end, may have found the stray one and put none of its own.
-    if (now.availability != Availability::kReady && now.availability != Availability::kDegraded) {
+    if (!is_published(now.availability)) {
       now.availability = Availability::kDeleting;
       now.deleted_seq = 0;
       return context_.cold.put_deleting(group, catalog::encode_deleting(now));

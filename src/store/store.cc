@@ -132,8 +132,12 @@ class StoreImpl final : public Store {
     if (record.availability == metadata::Availability::kImporting) {
       SY_ASSIGN_OR_RETURN(inspection.writer, catalog_.get_writer(record.identity));
     }
-    if (record.availability == metadata::Availability::kReady ||
-        record.availability == metadata::Availability::kDegraded) {
+    if (record.operation) {
+      auto found = catalog_.query_operation(record.operation->operation_id);
+      const bool runs = found.ok() && found->operation.state == metadata::OperationState::kRunning;
+      if (runs) inspection.operation = std::move(found).value();
+    }
+    if (is_published(record.availability)) {
       auto manifest = load_manifest(*parts_.cold, record);
       if (manifest.ok()) {
         inspection.manifest = std::move(manifest).value();
@@ -322,16 +326,14 @@ class StoreImpl final : public Store {
   }
 
   void look_at_memory(Inspection& inspection) {
-    HotReplicas found;
-    if (inspection.manifest) {
-      auto looked = find_hot(context_, inspection.record, *inspection.manifest);
-      if (looked.ok()) found = std::move(looked).value();
-      if (!looked.ok()) log_warning("what lies in memory is not known: {}", looked.status().message());
-    }
-    inspection.hot_objects = found.members;
-    inspection.hot_bytes = found.bytes;
-    inspection.hot_elsewhere =
-        !inspection.record.hot_instance.empty() && inspection.record.hot_instance != found.instance;
+    inspection.hot_instance = mounted_instance(context_);
+    const std::string& recorded = inspection.record.hot_instance;
+    inspection.hot_elsewhere = !recorded.empty() && recorded != inspection.hot_instance;
+    if (!inspection.manifest) return;
+    const auto found = find_hot(context_, inspection.record, *inspection.manifest);
+    if (!found.ok()) return log_warning("what lies in memory is not known: {}", found.status().message());
+    inspection.hot_objects = found->members;
+    inspection.hot_bytes = found->bytes;
   }
 
   void note_bad_manifest(const metadata::RevisionRecord& record) {

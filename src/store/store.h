@@ -116,12 +116,14 @@ struct Inspection {
   metadata::RevisionRecord record;
   std::uint64_t active_leases = 0;
   std::optional<formats::StoredManifest> manifest;
-  std::optional<metadata::Writer> writer;  ///< while IMPORTING
+  std::optional<metadata::Writer> writer;            ///< while IMPORTING
+  std::optional<metadata::OperationView> operation;  ///< the running one, with its runner and how far that is
   std::vector<catalog::Catalog::LeaseRow> leases;
   std::uint64_t cold_objects = 0;  ///< counts the manifest
   std::uint64_t cold_bytes = 0;
   std::uint64_t hot_objects = 0;  ///< payload objects in the memory that is mounted here
   std::uint64_t hot_bytes = 0;
+  std::string hot_instance;    ///< of the memory that is mounted here; empty: none is
   bool hot_elsewhere = false;  ///< the record names a memory that is not mounted here
   bool read_only = false;
 };
@@ -145,7 +147,9 @@ struct VerifyReport {
   std::uint64_t checked_bytes = 0;
   std::uint64_t hot_objects = 0;  ///< replicas in memory, which were checked beside those
   std::uint64_t hot_bytes = 0;
-  bool recorded = false;  ///< `record` is as it is after what was found; else as it was before
+  std::string hot_instance;       ///< of the memory that was read; empty: none is mounted here
+  std::string recorded_instance;  ///< the one that the record named as the reading began; empty: none
+  bool recorded = false;          ///< `record` is as it is after what was found; else as it was before
   std::vector<Problem> problems;
 };
 
@@ -304,7 +308,9 @@ class Store {
 
   virtual Result<UsageReport> usage(const std::string& tenant_id, const std::string& namespace_id) = 0;
 
-  /// Records what it saw (not when read-only). An error only where it could not be done; problems are in the report.
+  /// Reads what lies in the cold tier and in the memory that is mounted here, where it also misses what the record
+  /// counts there. Records what it saw (not when read-only). An error only where it could not be done; problems are in
+  /// the report.
   virtual Result<VerifyReport> verify(const Selector& selector, Observer& observer, const CancelFlag& cancel) = 0;
   /// With allow_degraded the target holds every intact file and the result names the others; without an intact file,
   /// or without allow_degraded, damage is an error and there is no target.

@@ -327,6 +327,7 @@ class FaultInjectingTier final : public Tier {
     SY_RETURN_IF_ERROR(faults_.before("try_lock_group", false));
     return inner_->try_lock_group(group, exclusive);
   }
+  std::vector<std::string> lock_holders(const std::string& group) override { return inner_->lock_holders(group); }
   std::vector<std::string> facts() override { return inner_->facts(); }
 
  private:

@@ -60,6 +60,7 @@ struct MemoryPlace {
   std::vector<MemoryLimit> limits;          ///< that hold here
   std::uint64_t process_reserve_bytes = 0;  ///< of each of them, left to the process
   std::vector<std::string> others;          ///< instances of other stores there, by folder name
+  std::vector<std::string> boots;           ///< that have an instance of this store there; more than one is odd
   /// What a new instance could take.
   std::uint64_t available_bytes() const;
 };

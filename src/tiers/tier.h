@@ -326,6 +326,9 @@ class Tier {
   /// for who counts them. Never waits: null while another holds it in the way. INVALID_ARGUMENT unless
   /// Traits::per_operation. UNAVAILABLE where it cannot be had.
   virtual Result<std::unique_ptr<GroupLock>> try_lock_group(const std::string& group, bool exclusive);
+  /// Who holds that lock now, a phrase each ("process 12, which is stopped"), as far as this process can see; for
+  /// messages alone.
+  virtual std::vector<std::string> lock_holders(const std::string& /*group*/) { return {}; }
   /// What this tier had to do without here (io_uring, direct I/O, shared copies), a sentence each; for `doctor`. Grows
   /// as the tier finds out.
   virtual std::vector<std::string> facts() { return {}; }

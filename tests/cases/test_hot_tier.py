@@ -62,10 +62,24 @@ def test_what_lies_in_memory_is_shown(hot, source):
     revision = document["revision"]
     assert document["replicas"]["hot"] == {"objects": revision["payload_count"], "bytes": revision["logical_bytes"]}
     assert "\nhot " in hot("inspect", "m").stdout
+    hot("evict", "m", "--ratio", "0.5")
+    hot("policy", "set", "m", "--prefer", "mixed", "--ratio", "0.5")
+    (listed,) = [line for line in hot("list").lines if line.startswith("m@main#1")]
+    assert "MIXED" in listed and " % " in listed and "manual, mixed (0.5 hot)" in listed
+    text = hot("inspect", "m").stdout
+    assert "READY, MIXED " in text and " %\n" in text and "manual, mixed (0.5 hot)" in text
+    ratio = hot.json("inspect", "m")["memory"]["hot_ratio"]
+    assert 0 < ratio < 1
+    hot("rehydrate", "m")
+    hot("policy", "set", "m", "--prefer", "cold")
+    assert "POLICY" not in hot("list").stdout and "\npolicy" not in hot("inspect", "m").stdout
     tier = hot.json("usage")["tiers"]["hot"]
     assert tier["capacity_bytes"] == 256 * MIB and tier["claimed_bytes"] == 0
     assert 0 < tier["bytes"] <= revision["logical_bytes"] and tier["free_bytes"] <= tier["capacity_bytes"] - tier["bytes"]
     assert hot.json("list")["revisions"][0]["residency"] == "HOT"
+    mounted = document["memory"]["instance"]
+    assert document["memory"] == {"instance": mounted, "recorded_instance": mounted, "recorded_objects": revision["payload_count"], "recorded_is_mounted": True, "hot_ratio": None}
+    assert len(mounted) == 32 and f"memory instance {mounted}" in hot("inspect", "m").stdout
     doctor = hot("doctor").stdout
     assert "hot tier" in doctor and "capacity 256MiB" in doctor and "gone with the next boot" in doctor
 
@@ -77,6 +91,9 @@ def test_memory_that_is_not_mounted_here(hot, source, tmp_path, memory):
     document = other.json("inspect", "m")
     assert document["revision"]["residency"] == "HOT" and document["replicas"]["hot"] == {"objects": 0, "bytes": 0}
     assert "not mounted here" in other("inspect", "m").stdout
+    assert document["memory"]["instance"] is None and not document["memory"]["recorded_is_mounted"]
+    verified = other("verify", "m")
+    assert verified.last == "ok" and f"memory instance {document['memory']['recorded_instance']} is not mounted here" in verified.stdout
     checks = [check for check in other.json("doctor")["checks"] if check["name"] == "hot tier"]
     assert any(check["state"] == "warning" and "m@main#1" in check["found"] for check in checks)
     other("materialize", "m", tmp_path / "out")
@@ -266,6 +283,95 @@ def test_bad_bytes_in_memory_are_brought_again(hot, source, memory):
     hot("reconcile")
     assert hot("verify", "m").last == "ok" and state(hot, "m") == ("READY", "NONE")
     assert hot.json("inspect", "m")["revision"]["residency"] == "HOT"
+
+
+def bad_in_memory(memory: Path) -> Path:
+    replica = [path for path in replicas_in(memory) if path.stat().st_size == MIB][0]
+    flip(replica)
+    return replica
+
+
+@pytest.mark.parametrize("verb", ["cat", "materialize"])
+@pytest.mark.parametrize("then", ["repair", "reconcile"])
+def test_a_read_that_meets_bad_memory_has_it_mended(hot, source, memory, tmp_path, verb, then):
+    """The bytes come from the cold tier, everybody sees what was found, and it is made anew."""
+    hot(*harness.import_args(source, "m"), "--residency", "hot")
+    whole = {path.name: path.read_bytes() for path in replicas_in(memory)}
+    bad = bad_in_memory(memory)
+    if verb == "materialize":
+        read = hot("materialize", "m", tmp_path / "out")
+        assert tree_digests(tmp_path / "out") == tree_digests(source)
+    else:
+        paths = [one["path"] for one in hot.json("inspect", "m")["manifest"]["files"] if one["objects"]]
+        for path in paths:
+            read = hot("cat", "m", path)
+            assert read.stdout_bytes == (source / path).read_bytes()
+            if "damaged in memory" in read.stderr:
+                break
+    assert "damaged in memory" in read.stderr and bad.name in read.stderr
+    assert state(hot, "m") == ("READY", "REPAIRING")
+    document = hot.json("inspect", "m")
+    assert document["revision"]["residency"] == "MIXED" and document["memory"]["recorded_objects"] == len(whole) - 1
+    text = hot("inspect", "m").stdout
+    assert "MIXED" in text and "REPAIRING 0 %" in text and "`steelyard repair m@main#1` or a reconcile goes on with it" in text
+    assert "REPAIRING of m@main#1" in hot("doctor").stdout
+    hot(then, "m")
+    assert state(hot, "m") == ("READY", "NONE")
+    assert hot.json("inspect", "m")["revision"]["residency"] == "HOT"
+    assert {path.name: path.read_bytes() for path in replicas_in(memory)} == whole
+    assert hot("verify", "m").last == "ok"
+
+
+def test_all_that_is_in_memory_is_bad(hot, tmp_path, memory):
+    """Then nothing counts as hot, and its good blocks serve what the cold tier lacks all the same."""
+    source = support.large_checkpoint(tmp_path / "source", 8, shards=1)
+    hot("import", source, "m", "--chunk-size", "16MiB", "--residency", "hot")
+    for path in replicas_in(memory):
+        flip(path, 10)
+    hot("materialize", "m", tmp_path / "out")
+    assert state(hot, "m") == ("READY", "REPAIRING") and hot.json("inspect", "m")["revision"]["residency"] == "COLD"
+    flip(max(objects_of(hot, "m"), key=lambda path: path.stat().st_size), 2 * MIB + 1)
+    hot("materialize", "m", tmp_path / "again")
+    assert tree_digests(tmp_path / "again") == tree_digests(source)
+    hot("reconcile")
+    assert hot("verify", "m").last == "ok" and hot.json("inspect", "m")["revision"]["residency"] == "HOT"
+
+
+def test_a_replica_that_is_gone_is_a_problem_of_memory(hot, source, memory):
+    hot(*harness.import_args(source, "m"), "--residency", "hot")
+    gone = [path for path in replicas_in(memory) if path.stat().st_size == MIB][0]
+    gone.unlink()
+    assert "less in memory than is recorded: m@main#1" in hot("doctor").stdout
+    assert "reconcile" in hot("inspect", "m").stdout
+    found = hot.run("--json", "verify", "m")
+    assert found.code == 5
+    (problem,) = found.json()["problems"]
+    assert (problem["kind"], problem["tier"]) == ("missing_object", "hot") and problem["object"].endswith(gone.name)
+    assert "not whole in memory" in found.error()["message"] and "steelyard rehydrate m@main#1" in found.error()["hint"]
+    assert state(hot, "m") == ("READY", "NONE") and hot.json("inspect", "m")["revision"]["residency"] == "MIXED"
+    assert hot("verify", "m").last == "ok", "what is recorded is there"
+    hot("rehydrate", "m")
+    assert hot("verify", "m").last == "ok" and hot.json("inspect", "m")["revision"]["residency"] == "HOT"
+
+
+def test_a_replica_that_is_gone_of_a_part(hot, source, memory):
+    """Of a part nobody knows which ones they were."""
+    hot(*harness.import_args(source, "m"))
+    hot("rehydrate", "m", "--ratio", "0.5")
+    replicas_in(memory)[0].unlink()
+    result = hot("verify", "m", code=5)
+    assert "missing_object: in the hot tier; wanted" in result.stdout
+    assert hot("verify", "m").last == "ok"
+
+
+@pytest.mark.parametrize("verb", ["cat", "materialize"])
+def test_a_read_that_misses_a_replica_records_it(hot, source, memory, tmp_path, verb):
+    hot(*harness.import_args(source, "m"), "--residency", "hot")
+    replicas_in(memory)[0].unlink()
+    read = hot("cat", "m", "config.json") if verb == "cat" else hot("materialize", "m", tmp_path / "out")
+    assert "steelyard rehydrate m@main#1" in read.stderr
+    assert hot.json("inspect", "m")["revision"]["residency"] == "MIXED"
+    assert hot("cat", "m", "config.json").stderr == "", "it is said once"
 
 
 def test_a_rehydration_whose_memory_went_away(hot, source, memory):

@@ -2,8 +2,9 @@
 //
 // A snapshot's protocol: its sections are taken in one reading transaction, written in parts by as many transactions as
 // it takes (so that other writers get turns), read back and decoded on a connection of its own, and only then marked
-// complete; the same transaction removes older ones. A crash leaves parts without the mark, which the next snapshot
-// removes.
+// complete; the same transaction removes older ones, also those that other writers are still at: whoever finds its row
+// gone was overtaken by a newer snapshot, which is then its answer. A crash leaves parts without the mark, which the
+// next snapshot removes.
 #include <algorithm>
 
 #include "hash/sha256.h"
@@ -67,6 +68,12 @@ Result<std::int64_t> put_snapshot_row(Connection& connection, std::uint64_t sequ
   return id.value_or(0);
 }
 
+/// Whether nobody has removed this snapshot, which was begun here: an id is never used again.
+Result<bool> is_there(Connection& connection, std::int64_t id) {
+  SY_ASSIGN_OR_RETURN(Cursor cursor, connection.prepare("SELECT 1 FROM snapshot WHERE id = ?"));
+  return cursor.bind(1, id).step();
+}
+
 /// Removes every snapshot at or before `sequence` but `keep_id`, unfinished ones too.
 Status remove_older(Connection& connection, std::uint64_t sequence, std::int64_t keep_id) {
   for (const char* sql :
@@ -90,11 +97,15 @@ Result<std::int64_t> SqliteLog::begin_snapshot(std::uint64_t sequence) {
   return id;
 }
 
-Status SqliteLog::put_snapshot_parts(std::int64_t id, const Snapshot& snapshot) {
+/// False: overtaken.
+Result<bool> SqliteLog::put_snapshot_parts(std::int64_t id, const Snapshot& snapshot) {
   const std::vector<Part> parts = parts_of(snapshot);
-  for (std::size_t at = 0; at < parts.size(); at += kPartsPerTransaction) {
+  bool there = true;
+  for (std::size_t at = 0; at < parts.size() && there; at += kPartsPerTransaction) {
     SY_POINT(runtime_, "log.snapshot.part");
     const auto put_some = [&](Session& session) -> Status {
+      SY_ASSIGN_OR_RETURN(there, is_there(*session.connection, id));
+      if (!there) return Status();
       for (std::size_t i = at; i < std::min(parts.size(), at + kPartsPerTransaction); ++i) {
         SY_RETURN_IF_ERROR(put_part(*session.connection, id, parts[i]));
       }
@@ -102,7 +113,51 @@ Status SqliteLog::put_snapshot_parts(std::int64_t id, const Snapshot& snapshot) 
     };
     SY_RETURN_IF_ERROR(transact(put_some));
   }
-  return transact([&](Session& session) { return put_heads(*session.connection, id, snapshot); });
+  if (!there) return false;
+  const auto put_rest = [&](Session& session) -> Status {
+    SY_ASSIGN_OR_RETURN(there, is_there(*session.connection, id));
+    return there ? put_heads(*session.connection, id, snapshot) : Status();
+  };
+  SY_RETURN_IF_ERROR(transact(put_rest));
+  return there;
+}
+
+/// What stands in the database, against what was written. False: overtaken.
+Result<bool> SqliteLog::read_back_snapshot(std::int64_t id, const Snapshot& snapshot) {
+  SY_ASSIGN_OR_RETURN(const auto fresh, Connection::open(options_.path, Connection::Mode::kReadWrite));
+  SY_RETURN_IF_ERROR(fresh->begin_read());
+  SY_ASSIGN_OR_RETURN(const bool there, is_there(*fresh, id));
+  if (!there) return false;
+  SY_ASSIGN_OR_RETURN(const Snapshot again, load_snapshot(*fresh, SnapshotRow{id, snapshot.sequence}));
+  fresh->rollback();
+  if (again.sections != snapshot.sections) {
+    return Status(Code::kCorrupt, options_.path + ": the snapshot at " + std::to_string(snapshot.sequence) +
+                                      " reads back with other sections than were written");
+  }
+  SY_RETURN_IF_ERROR(state_of(again, codec_).status());
+  return true;
+}
+
+/// Marks it complete. Gives the sequence of the newest snapshot that is: a faster writer's may be there.
+Result<std::uint64_t> SqliteLog::complete_snapshot(std::int64_t id, std::uint64_t sequence) {
+  const auto complete = [&](Session& session) -> Status {
+    Connection& connection = *session.connection;
+    SY_ASSIGN_OR_RETURN(const auto newest, find_newest_snapshot(connection));
+    if (newest && newest->sequence >= sequence) {
+      sequence = newest->sequence;
+      return Status();
+    }
+    {
+      SY_ASSIGN_OR_RETURN(Cursor cursor,
+                          connection.prepare("UPDATE snapshot SET complete = 1 WHERE id = ? RETURNING id"));
+      SY_ASSIGN_OR_RETURN(const bool there, cursor.bind(1, id).step());
+      if (!there) return {Code::kBusy, options_.path + ": the snapshot was removed by another writer", "try again"};
+      SY_RETURN_IF_ERROR(cursor.run());
+    }
+    return remove_older(connection, sequence, id);
+  };
+  SY_RETURN_IF_ERROR(transact(complete));
+  return sequence;
 }
 
 Result<std::uint64_t> SqliteLog::save_snapshot() {
@@ -123,40 +178,17 @@ Result<std::uint64_t> SqliteLog::save_snapshot() {
   }));
   if (already) return snapshot.sequence;
   SY_ASSIGN_OR_RETURN(const std::int64_t id, begin_snapshot(snapshot.sequence));
-  SY_RETURN_IF_ERROR(put_snapshot_parts(id, snapshot));
+  SY_ASSIGN_OR_RETURN(bool there, put_snapshot_parts(id, snapshot));
   SY_POINT(runtime_, "log.snapshot.read_back");
-  {
-    SY_ASSIGN_OR_RETURN(const auto fresh, Connection::open(options_.path, Connection::Mode::kReadWrite));
-    SY_RETURN_IF_ERROR(fresh->begin_read());
-    auto again = load_snapshot(*fresh, SnapshotRow{id, snapshot.sequence});
-    fresh->rollback();
-    if (!again.ok()) return std::move(again).status().annotate("reading back", "the snapshot");
-    if (again->sections != snapshot.sections) {
-      return Status(Code::kCorrupt, options_.path + ": the snapshot at " + std::to_string(snapshot.sequence) +
-                                        " reads back with other sections than were written");
-    }
-    if (auto state = state_of(*again, codec_); !state.ok()) {
-      return std::move(state).status().annotate("reading back", "the snapshot");
-    }
+  if (there) {
+    auto whole = read_back_snapshot(id, snapshot);
+    if (!whole.ok()) return std::move(whole).status().annotate("reading back", "the snapshot");
+    there = *whole;
   }
   SY_POINT(runtime_, "log.snapshot.before_complete");
-  const auto complete = [&](Session& session) -> Status {
-    Connection& connection = *session.connection;
-    SY_ASSIGN_OR_RETURN(const auto newest, find_newest_snapshot(connection));
-    if (newest && newest->sequence >= snapshot.sequence) return Status();  // another writer was faster
-    {
-      SY_ASSIGN_OR_RETURN(Cursor cursor,
-                          connection.prepare("UPDATE snapshot SET complete = 1 WHERE id = ? RETURNING id"));
-      SY_ASSIGN_OR_RETURN(const bool there, cursor.bind(1, id).step());
-      if (!there)
-        return Status(Code::kBusy, options_.path + ": the snapshot was removed by another writer", "try again");
-      SY_RETURN_IF_ERROR(cursor.run());
-    }
-    return remove_older(connection, snapshot.sequence, id);
-  };
-  SY_RETURN_IF_ERROR(transact(complete));
+  SY_ASSIGN_OR_RETURN(const std::uint64_t newest, complete_snapshot(id, snapshot.sequence));
   SY_POINT(runtime_, "log.snapshot.after_complete");
-  return snapshot.sequence;
+  return newest;
 }
 
 Result<std::string> SqliteLog::newest_snapshot() {
@@ -206,8 +238,8 @@ Status SqliteLog::trim(std::uint64_t sequence) {
 Result<std::uint64_t> SqliteLog::length() {
   std::uint64_t length = 0;
   SY_RETURN_IF_ERROR(read_transaction([&](Connection& connection, std::uint64_t sequence) -> Status {
-    SY_ASSIGN_OR_RETURN(const auto newest, find_newest_snapshot(connection));
-    length = sequence - std::min(sequence, newest ? newest->sequence : 0);
+    SY_ASSIGN_OR_RETURN(const auto begun, connection.find_integer("SELECT max(seq) FROM snapshot"));
+    length = sequence - std::min(sequence, static_cast<std::uint64_t>(begun.value_or(0)));
     return Status();
   }));
   return length;

@@ -117,7 +117,9 @@ class SqliteLog final : public OpLog {
   Status use_private_copy();
   Status must_be_writable() const;
 
-  Status put_snapshot_parts(std::int64_t id, const Snapshot& snapshot);
+  Result<bool> put_snapshot_parts(std::int64_t id, const Snapshot& snapshot);
+  Result<bool> read_back_snapshot(std::int64_t id, const Snapshot& snapshot);
+  Result<std::uint64_t> complete_snapshot(std::int64_t id, std::uint64_t sequence);
   Result<std::int64_t> begin_snapshot(std::uint64_t sequence);
 
   Runtime& runtime_;

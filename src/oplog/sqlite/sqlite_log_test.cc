@@ -68,13 +68,15 @@ class FaultyRuntime final : public Runtime {
   std::map<std::string, int> errors;      ///< errno by point, on every pass
   std::map<std::string, int> kill_after;  ///< SIGKILL at this pass of the point
   std::map<std::string, int> passes;
-  std::string stop_at;  ///< SIGSTOP at every pass of this point
+  std::map<std::string, std::function<void()>> meanwhile;  ///< done once, at the next pass of the point
+  std::string stop_at;                                     ///< SIGSTOP at every pass of this point
 
  protected:
   int point_armed(const char* name) override {
     const int pass = ++passes[name];
     if (const auto kill = kill_after.find(name); kill != kill_after.end() && kill->second == pass) raise(SIGKILL);
     if (stop_at == name) raise(SIGSTOP);
+    if (auto others = meanwhile.extract(name); !others.empty()) others.mapped()();
     const auto error = errors.find(name);
     return error == errors.end() ? 0 : error->second;
   }
@@ -328,6 +330,43 @@ TEST_F(Sqlite, TrimmingFoldsWhatItRemoves) {
   ASSERT_TRUE(log->trim(2).ok());
   EXPECT_EQ(folded(), 3);
   EXPECT_EQ(steps_in(*open()), 3U);
+}
+
+TEST_F(Sqlite, AFasterWritersNewerSnapshotIsTheAnswer) {
+  for (const char* point : {"log.snapshot.part", "log.snapshot.read_back", "log.snapshot.before_complete"}) {
+    const auto slow = open(runtime_);
+    const auto fast = open();
+    ASSERT_TRUE(write_step(*slow, "slow").ok());
+    std::uint64_t newer = 0;
+    runtime_.meanwhile[point] = [&] {
+      ASSERT_TRUE(write_step(*fast, "fast").ok());
+      const auto saved = fast->save_snapshot();
+      ASSERT_TRUE(saved.ok()) << saved.status().to_string();
+      newer = *saved;
+    };
+    const auto saved = slow->save_snapshot();
+    ASSERT_TRUE(saved.ok()) << point << ": " << saved.status().to_string();
+    EXPECT_EQ(*saved, newer) << point;
+    EXPECT_EQ(*slow->length(), 0U);
+    EXPECT_EQ(number_in(folder_.db(), "SELECT count(*) FROM snapshot"), 1) << point;
+    EXPECT_EQ(number_in(folder_.db(), "SELECT count(*) FROM snapshot_part WHERE id NOT IN (SELECT id FROM snapshot)"),
+              0)
+        << point;
+    EXPECT_EQ(
+        number_in(folder_.db(), "SELECT count(*) FROM snapshot_section WHERE id NOT IN (SELECT id FROM snapshot)"), 0)
+        << point;
+  }
+}
+
+TEST_F(Sqlite, OneSnapshotIsBegunAtATime) {
+  const auto slow = open(runtime_);
+  const auto other = open();
+  fill(3);
+  EXPECT_EQ(*other->length(), 3U);
+  std::uint64_t meanwhile = 9;
+  runtime_.meanwhile["log.snapshot.part"] = [&] { meanwhile = *other->length(); };
+  ASSERT_TRUE(slow->save_snapshot().ok());
+  EXPECT_EQ(meanwhile, 0U);
 }
 
 TEST_F(Sqlite, AStateThatTheLogDoesNotImplyIsFoundAndRebuilt) {

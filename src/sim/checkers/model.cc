@@ -246,8 +246,7 @@ void Model::see(Operation& by, const oplog::Append& append, const metadata::Leas
     const bool lives = found != leases_.end() && append.at.mono_ms < found->second.expires_mono_ms;
     if (lives && lease.expires_mono_ms <= found->second.expires_mono_ms)
       violated(name + " is renewed and not lengthened");
-    if (!lives && (revision == nullptr || (revision->now().availability != Availability::kReady &&
-                                           revision->now().availability != Availability::kDegraded))) {
+    if (!lives && (revision == nullptr || !revision->readable())) {
       violated(name + " is granted on what nobody may read");
     }
     if (lease.expires_mono_ms > append.at.mono_ms + lease.ttl_ms) violated(name + " is longer than asked for");
@@ -385,7 +384,7 @@ void Model::listed(const metadata::ListQuery& query, const Result<metadata::List
   for (const auto& [identity, revision] : revisions_) {
     const Availability state = revision.now().availability;
     if (revision.compacted) continue;
-    if (query.all || state == Availability::kReady || state == Availability::kDegraded) expected.push_back(identity);
+    if (query.all || is_published(state)) expected.push_back(identity);
   }
   std::vector<Identity> found;
   for (const RevisionRecord& record : answer->records) {

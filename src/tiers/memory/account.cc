@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/checked.h"
+#include "base/units.h"
 #include "tiers/directory/layout.h"
 
 namespace steelyard::tiers::memory {
@@ -204,20 +205,21 @@ Result<Account::Look> Account::look(const std::string& own) {
 
   std::vector<Limit> limits;
   const std::uint64_t taken = checked_add(used, claims.bytes).value_or(UINT64_MAX);
-  limits.push_back({without(capacity, taken),
-                    fmt::format("hot.capacity is {} bytes{}, of which {} are used and {} reserved by others", capacity,
-                                capacity_ ? "" : " (half of the filesystem)", used, claims.bytes),
-                    std::string(kRoomHint) + "raise hot.capacity (--hot-capacity, STEELYARD_HOT_CAPACITY)"});
+  limits.push_back(
+      {without(capacity, taken),
+       fmt::format("hot.capacity is {}{}, of which {} are used and {} reserved by others", format_size(capacity),
+                   capacity_ ? "" : " (half of the filesystem)", format_size(used), format_size(claims.bytes)),
+       std::string(kRoomHint) + "raise hot.capacity (--hot-capacity, STEELYARD_HOT_CAPACITY)"});
   limits.push_back({without(empty, claims.bytes),
-                    fmt::format("its filesystem has {} bytes, of which {} are free", total, empty),
+                    fmt::format("its filesystem has {}, of which {} are free", format_size(total), format_size(empty)),
                     "start the container with a larger --shm-size, mount a larger tmpfs and name it with hot.path "
                     "(--hot-path), or free what else lies in this one"});
   for (const MemoryLimit& limit : memory_()) {
     if (limit.bytes == 0) continue;
     limits.push_back(
         {without(without(limit.free(), process_reserve_bytes_), claims.bytes),
-         fmt::format("{} allows {} bytes, of which {} are in use and {} are left to this process for its work",
-                     limit.file, limit.bytes, limit.used, process_reserve_bytes_),
+         fmt::format("{} allows {}, of which {} are in use and {} are left to this process for its work", limit.file,
+                     format_size(limit.bytes), format_size(limit.used), format_size(process_reserve_bytes_)),
          limit.used == 0 && limit.file.ends_with("meminfo")
              ? std::string(kRoomHint) + "end what else uses the memory of this machine"
              : std::string(kRoomHint) + "raise the memory limit of the cgroup (the container's --memory)"});
@@ -241,8 +243,8 @@ Result<std::uint64_t> Account::claimed_bytes() {
 
 Status Account::no_room(std::uint64_t bytes, const Limit& least) const {
   return {Code::kNoSpace,
-          fmt::format("the hot tier {} cannot take {} bytes, {} are available: {}", folder_.path(), bytes, least.free,
-                      least.what),
+          fmt::format("the hot tier {} cannot take {}, {} are available: {}", folder_.path(), format_size(bytes),
+                      format_size(least.free), least.what),
           least.hint};
 }
 

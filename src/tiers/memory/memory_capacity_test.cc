@@ -110,8 +110,8 @@ TEST_F(MemoryCapacity, TheSettingInTheWayIsNamed) {
   };
   EXPECT_EQ(*open()->available_bytes(), 64 * kMiB);
   Status status = refused(65 * kMiB);
-  EXPECT_THAT(status.message(), HasSubstr("hot.capacity is 67108864 bytes, of which 0 are used and 0 reserved"));
-  EXPECT_THAT(status.message(), HasSubstr("68157440"));
+  EXPECT_THAT(status.message(), HasSubstr("hot.capacity is 64MiB, of which 0B are used and 0B reserved"));
+  EXPECT_THAT(status.message(), HasSubstr("cannot take 65MiB"));
   EXPECT_THAT(status.hint(), HasSubstr("--hot-capacity"));
 
   options_.memory_limits = [] {
@@ -119,13 +119,13 @@ TEST_F(MemoryCapacity, TheSettingInTheWayIsNamed) {
   };
   EXPECT_EQ(*open()->available_bytes(), 30 * kMiB);
   status = refused(31 * kMiB);
-  EXPECT_THAT(status.message(), HasSubstr("/sys/fs/cgroup/memory.max allows 104857600 bytes, of which 73400320"));
+  EXPECT_THAT(status.message(), HasSubstr("/sys/fs/cgroup/memory.max allows 100MiB, of which 70MiB"));
   EXPECT_THAT(status.hint(), HasSubstr("memory limit of the cgroup"));
   EXPECT_EQ(put(*open(), payload(0), 31 * kMiB).code(), Code::kNoSpace) << "a put without a reservation too";
 
   options_.memory_limits = [] { return std::vector<MemoryLimit>{{"/proc/meminfo", 20 * kMiB, 0}}; };
   status = refused(21 * kMiB);
-  EXPECT_THAT(status.message(), HasSubstr("/proc/meminfo allows 20971520 bytes"));
+  EXPECT_THAT(status.message(), HasSubstr("/proc/meminfo allows 20MiB"));
   EXPECT_THAT(status.hint(), HasSubstr("memory of this machine"));
 
   options_.memory_limits = [] { return std::vector<MemoryLimit>(); };
@@ -147,7 +147,7 @@ TEST_F(MemoryCapacity, AProcessKeepsSomethingOfALimitOfMemory) {
   EXPECT_EQ(look_at_memory_place(options_)->available_bytes(), 10 * kMiB);
   const Status status = open()->check_fits(11 * kMiB);
   EXPECT_EQ(status.code(), Code::kNoSpace);
-  EXPECT_THAT(status.message(), HasSubstr("73400320 are in use and 20971520 are left to this process"));
+  EXPECT_THAT(status.message(), HasSubstr("70MiB are in use and 20MiB are left to this process"));
   options_.memory_limits = [] { return std::vector<MemoryLimit>{{"/sys/fs/cgroup/memory.max", 80 * kMiB, 70 * kMiB}}; };
   EXPECT_EQ(*open()->available_bytes(), 0U);
   EXPECT_EQ(look_at_memory_place(options_)->available_bytes(), 0U);

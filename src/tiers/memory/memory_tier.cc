@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/process.h"
 #include "tiers/memory/memory_file.h"
 
 namespace steelyard::tiers::memory {
@@ -161,6 +162,16 @@ Result<std::unique_ptr<GroupLock>> MemoryTier::try_lock_group(const std::string&
       return std::unique_ptr<GroupLock>(std::make_unique<HeldGroup>(std::move(fd)));
     }
   }
+}
+
+std::vector<std::string> MemoryTier::lock_holders(const std::string& group) {
+  struct stat there {};
+  if (folder().stat(directory::group_path(group), &there) != 0) return {};
+  std::vector<std::string> holders;
+  for (const process::LockHolder& holder : process::flock_holders(there.st_dev, there.st_ino)) {
+    holders.push_back("process " + std::to_string(holder.pid) + (holder.stopped ? ", which is stopped" : ""));
+  }
+  return holders;
 }
 
 void MemoryTier::release(const std::string& operation) {

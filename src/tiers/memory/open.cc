@@ -32,9 +32,10 @@ constexpr std::string_view kFormat = "steelyard-memory-tier";
 constexpr std::uint64_t kLayoutVersion = 1;
 constexpr std::size_t kInstanceFileBytesMax = 4096;
 constexpr std::string_view kFolderPrefix = "steelyard-";
+constexpr std::string_view kFilePrefix = "instance-";
 constexpr std::string_view kNamePath = "name a tmpfs with hot.path (--hot-path, STEELYARD_HOT_PATH)";
 
-std::string instance_file_name(const std::string& boot_id) { return "instance-" + boot_id; }
+std::string instance_file_name(const std::string& boot_id) { return std::string(kFilePrefix) + boot_id; }
 
 std::string encode(const std::string& id, const std::string& store_id, const std::string& boot_id) {
   return R"({"boot_id":")" + boot_id + R"(","format":")" + std::string(kFormat) + R"(","instance":")" + id +
@@ -174,6 +175,12 @@ Result<MemoryPlace> look_at_memory_place(const MemoryOptions& options) {
     if (is_instance && name != std::string(kFolderPrefix) + options.store_id) place.others.push_back(std::move(name));
   }
   std::ranges::sort(place.others);
+  const std::filesystem::path own = std::filesystem::path(path) / (std::string(kFolderPrefix) + options.store_id);
+  for (const auto& entry : std::filesystem::directory_iterator(own, error)) {
+    const std::string name = entry.path().filename().native();
+    if (name.starts_with(kFilePrefix)) place.boots.push_back(name.substr(kFilePrefix.size()));
+  }
+  std::ranges::sort(place.boots);
   return place;
 }
 
