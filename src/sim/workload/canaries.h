@@ -10,15 +10,14 @@ namespace steelyard::sim {
 
 enum class Canary : std::uint8_t {
   kNone,
-  kFlushLies,    ///< the tier says that it flushed and did not
-  kAppendLies,   ///< the log sometimes acknowledges an append that it did not make
-  kGoneLies,     ///< provably_gone says yes of living processes
-  kRemoveLies,   ///< the tier says that it removed an attempt and did not: what delete and abort stand on
-  kGcLies,       ///< the tier says that it freed content and did not
-  kRepairLies,   ///< the tier says that it gave all names of an object a good inode and did not
-  kMarkerLies,   ///< the tier says that it wrote a marker or a copy of the catalog and did not: recover's only sources
-  kHotPutLies,   ///< the memory puts other bytes than it was given
-  kHotListLies,  ///< the memory lists replicas that are not there
+  kFlushLies,   ///< the tier says that it flushed and did not
+  kAppendLies,  ///< the log sometimes acknowledges an append that it did not make
+  kGoneLies,    ///< provably_gone says yes of living processes
+  kRemoveLies,  ///< the tier says that it removed an attempt and did not: what delete and abort stand on
+  kGcLies,      ///< the tier says that it freed content and did not
+  kRepairLies,  ///< the tier says that it gave all names of an object a good inode and did not
+  kMarkerLies,  ///< the tier says that it wrote a marker or a copy of the catalog and did not: recover's only sources
+  kHotPutLies,  ///< the memory puts other bytes than it was given
   kHotRemoveLies,  ///< the memory says that it removed replicas and did not
   kProgressLies,   ///< the log turns the progress of runners back
   kHistoryLies,    ///< the log forgets operations that ended
@@ -27,6 +26,11 @@ enum class Canary : std::uint8_t {
   kPermitLies,     ///< the log forgets what may be removed
   kReadyLies,      ///< the log says READY of some of what is DEGRADED
   kRunnerLies,     ///< the log says that an operation was ended that was cancelled
+  kBoundLies,      ///< the log has a later bound of the leases that a delete waits for
+  kPolicyLies,     ///< the log shows manual revisions as pinned to be cold
+  kUseLies,        ///< the log shows last uses in the opposite order
+  kRowLies,        ///< the log shows a record as no append left it
+  kCooldownLies,   ///< the store knows no cool-down
 };
 
 /// What a log broken in that way appends instead.

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "catalog/catalog.h"
@@ -42,6 +43,18 @@ class Client {
   /// Ends what is DELETING, whatever it was; leases are waited for.
   void finish(const metadata::Identity& identity);
   Status reconcile();
+  /// What one watch after the other was told, each perhaps in another process.
+  struct Followed {
+    std::optional<std::string> resource;  ///< absent: all
+    std::optional<std::uint64_t> next;
+    std::uint64_t changes = 0;
+    std::uint64_t anew = 0;  ///< times that the log was trimmed too far
+  };
+  /// Until `stop`, which is set at the latest when the process dies.
+  void follow(Followed& followed, const store::CancelFlag& stop);
+  /// In peace.
+  void follow_to_the_end(Followed& followed);
+  void keep_reconciled(const store::CancelFlag& stop);
   Status gc(bool dry_run);
   /// `with_source`: from what it was imported from, where that is known. Not `wait`: only started.
   Status repair(const metadata::Identity& identity, bool with_source, bool wait);
@@ -75,6 +88,9 @@ class Client {
   void end(const Operation& operation, const Status& status);
   enum class Kind : std::uint8_t { kReadable, kPublished, kImporting };
   std::optional<metadata::Identity> some_revision(Kind kind);
+  bool follow_once(Followed& followed, std::int64_t wait_ms, const store::CancelFlag& stop);
+  /// What this process' tiers have failed it so far.
+  std::uint64_t faults() const;
   void clean_up();
   void move_something();
   void check_cat(const Operation& operation, const metadata::Identity& identity, const std::string& path, bool exact,
@@ -95,6 +111,8 @@ class Client {
   const Profile profile_;
   Random random_;
   const std::size_t container_;
+  std::shared_ptr<tiers::FaultCounts> faults_ = std::make_shared<tiers::FaultCounts>();
+  std::uint64_t faults_before_ = 0;  ///< the running call
   std::unique_ptr<oplog::OpLog> log_;
   std::shared_ptr<tiers::Tier> disk_;
   store::StoreOptions options_;

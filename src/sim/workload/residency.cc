@@ -19,12 +19,6 @@ using metadata::OperationKind;
 using metadata::OperationState;
 using metadata::Residency;
 
-namespace {
-
-constexpr int kTriesMax = 6;
-
-}  // namespace
-
 Result<std::unique_ptr<tiers::Tier>> Client::open_hot(bool create) {
   const Status unreachable(Code::kUnavailable, "the memory cannot be reached");
   if (!alive() || random_.per_mille(profile_.hot.error / 1000)) return unreachable;
@@ -38,7 +32,7 @@ Result<std::unique_ptr<tiers::Tier>> Client::open_hot(bool create) {
                         [this](Process& by, const std::vector<tiers::ObjectStat>& objects) {
                           bench_.removed_from_memory(by, objects);
                         }),
-      plan);
+      plan, faults_);
 }
 
 std::string Client::own_instance() const {
@@ -70,7 +64,7 @@ Status Client::move(const Identity& identity, const Course& course) {
   store::ResidencyRequest request;
   request.target = selector_of(identity);
   request.wait = course.wait;
-  request.make_room = !course.evicts && random_.per_mille(200);
+  request.make_room = !course.evicts && random_.per_mille(350);
   request.ratio_millionths = course.ratio_millionths;
   const std::string instance = own_instance();
   Operation& operation =
@@ -78,14 +72,18 @@ Status Client::move(const Identity& identity, const Course& course) {
                         course.ratio_millionths ? fmt::format(" --ratio {}e-6", *course.ratio_millionths) : "",
                         course.wait ? "" : " --no-wait"));
   operation.operates = true;
+  operation.moves = identity;
+  operation.makes_room = request.make_room;
   const store::CancelFlag never{false};
   Deaf deaf;
   const auto answer = course.evicts ? store_->evict(request, deaf, never) : store_->rehydrate(request, deaf, never);
   end(operation, answer.status());
   if (!alive()) return answer.status();
-  bench_.model.moved(operation, identity, course.wait, answer);
-  // Where there was nothing to do it is where it was to be, unless the memory went meanwhile.
   const bool same_memory = !instance.empty() && instance == own_instance();
+  operation.disturbed =
+      operation.disturbed || !same_memory || profile_.log.read_unavailable > 0 || faults() > faults_before_;
+  bench_.model.moved(operation, identity, course.wait, bench_.is_short_of_room(operation), answer);
+  // Where there was nothing to do it is where it was to be, unless the memory went meanwhile.
   if (answer.ok() && !answer->operation && !course.ratio_millionths && same_memory) {
     const Residency wanted = course.evicts ? Residency::kCold : Residency::kHot;
     const Residency found = answer->record.residency;
@@ -168,6 +166,7 @@ void Client::operate_by_hand(const Identity& identity) {
   command.runner = store::runner_grant(process_.runtime(), profile_.writer_ttl_ms);
   Operation& operation = start("operate by hand on " + text_of(identity));
   operation.operates = true;
+  operation.moves = identity;
   Status status;
   metadata::RunnerToken token;
   const std::uint64_t wanted_answers = 1 + random_.below(2);
@@ -243,7 +242,7 @@ void Client::set_policy(const Identity& identity) {
   metadata::UpdateWeightPolicy command;
   command.identity = identity;
   command.expected_metadata_generation = record->metadata_generation;
-  constexpr metadata::PolicyMode kModes[] = {metadata::PolicyMode::kManual, metadata::PolicyMode::kManual,
+  constexpr metadata::PolicyMode kModes[] = {metadata::PolicyMode::kManual, metadata::PolicyMode::kAuto,
                                              metadata::PolicyMode::kAuto, metadata::PolicyMode::kPinned};
   constexpr Residency kPreferences[] = {Residency::kHot, Residency::kCold, Residency::kMixed};
   command.policy.mode = random_.one_of(kModes);
@@ -258,8 +257,8 @@ void Client::set_policy(const Identity& identity) {
     const auto answer = catalog_.update_weight_policy(command);
     end(operation, answer.status());
     if (!alive()) return;
+    bench_.model.policy_set(operation, answer);
     if (answer.ok()) {
-      bench_.model.shown(operation, *answer);
       const auto& facts = bench_.model.find(identity)->facts;
       const bool set = std::ranges::any_of(facts, [&](const Revision::Fact& fact) {
         return fact.record.metadata_generation > command.expected_metadata_generation &&
@@ -277,10 +276,12 @@ void Client::set_policy(const Identity& identity) {
 
 void Client::follow_policy(const Identity& identity) {
   Operation& operation = start("follow the policy of " + text_of(identity));
-  operation.operates = true;
+  operation.operates = operation.follows = true;
   const store::CancelFlag never{false};
   Deaf deaf;
-  end(operation, store_->follow_policy(identity, deaf, never).status());
+  const auto answer = store_->follow_policy(identity, deaf, never);
+  end(operation, answer.status());
+  if (alive()) bench_.model.passed(operation, bench_.is_short_of_room(operation), answer.status());
 }
 
 void Client::settle(const Identity& identity, std::int64_t patience_ms) {
