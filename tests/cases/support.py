@@ -32,6 +32,16 @@ def large_checkpoint(folder: Path, mib: int, shards: int = 2) -> Path:
     return folder
 
 
+def forget(folder: Path) -> None:
+    """Takes the files of a folder out of the page cache, so that whoever reads them reads the disk, and is charged for them."""
+    for path in folder.rglob("*"):
+        if not path.is_file():
+            continue
+        with open(path, "rb") as file:
+            os.fsync(file.fileno())
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
 @contextmanager
 def mounted(folder: Path, size: int, kind: str):
     """A filesystem of `size` bytes on `folder`; yields None, or why it could not be had."""

@@ -140,8 +140,19 @@ def test_a_limit_of_a_container(steelyard, tmp_path):
             pytest.skip(group)
         error = here.error("import", source, "m", "--residency", "hot", code=8, wrapper=group.wrapper)
         assert "memory limit of the cgroup" in error["hint"]
+        here("import", source, "m")
+        error = here.error("rehydrate", "m", code=8, wrapper=group.wrapper)
+        assert "memory limit of the cgroup" in error["hint"]
+        assert here.json("inspect", "m")["revision"]["residency"] == "COLD"
+        # Who brings it from outside pays for its pages: a reader in the container maps twice as much as it may have.
+        here("rehydrate", "m")
+        here("materialize", "m", tmp_path / "out", wrapper=group.wrapper)
+        with open(os.devnull, "wb") as nowhere:
+            here("cat", "m", "part-1.safetensors", wrapper=group.wrapper, stdout=nowhere)
         assert group.kills() == 0
-    here("gc", "--yes")
+    same = subprocess.run(["cmp", tmp_path / "out" / "part-1.safetensors", source / "part-1.safetensors"])
+    assert same.returncode == 0
+    here("evict", "m")
 
 
 def test_memory_that_is_taken_while_it_is_copied(hot, source):
@@ -197,17 +208,19 @@ def test_a_name_that_moves_is_never_served_from_old_memory(hot, tmp_path):
         assert tree_digests(tmp_path / "out") == tree_digests(folder)
 
 
-def test_loading_faults_in_no_page(hot, tmp_path):
+def test_loading_faults_in_no_page(steelyard, memory, tmp_path):
     """A mapped checkpoint that was not in memory was faulted in page by page."""
-    source = support.large_checkpoint(tmp_path / "source", 64)
-    hot("import", source, "m")
-    process = hot.start("rehydrate", "m")
-    process.stdout.read()
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    assert process.returncode == 0
-    # Pages of the program itself may come from the disk; those of 64 MiB would be 16384.
-    assert usage.ru_majflt < 1000
+    hot = steelyard.at(steelyard.store, STEELYARD_HOT_PATH=str(memory), STEELYARD_HOT_CAPACITY="300MiB")
+    hot("import", support.large_checkpoint(tmp_path / "source", 256), "m")
+    for words in (["cat", "m", "part-0.safetensors"], ["materialize", "m", tmp_path / "out"], ["rehydrate", "m"]):
+        support.forget(hot.store / "cold")
+        with open(os.devnull, "wb") as nowhere:
+            process = hot.start(*words, stdout=nowhere)
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        assert process.returncode == 0
+        # Pages of the program itself may come from the disk; those of 128 MiB would be 32768.
+        assert usage.ru_majflt < 1000, words[0]
 
 
 # --- mending ---

@@ -194,6 +194,9 @@ void Bench::removed_from_memory(Process& process, const std::vector<tiers::Objec
         model.revisions(), [&](const auto& one) { return group_of(one.second) == stat.name.in.group; });
     if (found == model.revisions().end()) continue;
     const auto& [identity, revision] = *found;
+    if (canary == Canary::kHotRemoveSpreads) {
+      disk->truncate({{stat.name.in.group, stat.name.in.attempt}, stat.name.kind, stat.name.index}, 0);
+    }
     Model::Removal removal{identity, stat.name.index, stat.name.in.operation, true};
     if (revision.readable() && stat.name.index + 1 < revision.objects.size()) {
       const Digest& sha256 = revision.objects[stat.name.index + 1].sha256;
@@ -211,17 +214,19 @@ void Bench::removed_from_memory(Process& process, const std::vector<tiers::Objec
   if (!before.empty()) look_at_memories(before.front().name.in.group);
 }
 
-void Bench::removed_from_disk(const Process& process, const std::vector<tiers::ObjectStat>& objects) {
-  for (const tiers::ObjectStat& stat : objects) {
+void Bench::removed_from_disk(const std::vector<tiers::ObjectStat>& before) {
+  for (const tiers::ObjectStat& stat : before) {
     const auto found = std::ranges::find_if(
         model.revisions(), [&](const auto& one) { return group_of(one.second) == stat.name.in.group; });
     if (found == model.revisions().end()) continue;
     const auto& [identity, revision] = *found;
-    if (!revision.published() || revision.now().import_attempt != stat.name.in.attempt) continue;
-    const std::string name = fmt::format("{} takes a member of {}", process.name(), text_of(identity));
-    if (revision.readable()) model.violated(name + " from the disk, which can be read");
+    if (!revision.published() || stat.name.in.attempt != revision.now().import_attempt) continue;
+    const std::string what = fmt::format("{} {} of {} is taken from the disk",
+                                         stat.name.kind == tiers::ObjectKind::kManifest ? "the manifest" : "object",
+                                         stat.name.index, text_of(identity));
+    if (revision.readable()) model.violated(what + ", and everybody may read it");
     if (const auto lease = model.live_lease_of(identity)) {
-      model.violated(fmt::format("{} from the disk under lease {} of {}", name, lease->lease_id, lease->holder));
+      model.violated(fmt::format("{} under lease {} of {}", what, lease->lease_id, lease->holder));
     }
   }
 }

@@ -79,9 +79,9 @@ struct Bench {
   bool may_be_rotten_in_memory(const metadata::Identity& identity, const std::string& key);
   /// A process has removed something from a memory, which `before` lay there.
   void removed_from_memory(Process& process, const std::vector<tiers::ObjectStat>& before);
+  /// From the disk.
+  void removed_from_disk(const std::vector<tiers::ObjectStat>& before);
   bool is_rotten_in_memory(const Digest& sha256);
-  /// The same of the disk.
-  void removed_from_disk(const Process& process, const std::vector<tiers::ObjectStat>& objects);
   /// After a gc in peace: nothing lies on the disk, nor in the memory of that container, that no revision needs.
   void look_for_garbage(std::size_t container);
   /// Every revision is deleted: nothing is left.

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "metadata/codec.h"
+#include "metadata/keys.h"
 
 namespace steelyard::sim {
 namespace {
@@ -28,11 +29,35 @@ void falsify(Canary canary, metadata::RevisionRecord& record) {
       record.finished_operations.back().state == metadata::OperationState::kCancelled) {
     record.finished_operations.back().state = metadata::OperationState::kFailed;
   }
+  if (canary == Canary::kGenerationLies && record.metadata_generation % 3 == 0) record.metadata_generation -= 1;
+  if (canary == Canary::kRequestLies) record.applied.clear();
 }
+
+/// Leases are found by their ids, and not by what they protect.
+class Leaseless final : public oplog::StateView {
+ public:
+  explicit Leaseless(const oplog::StateView& view) : view_(view) {}
+  std::uint64_t sequence() const override { return view_.sequence(); }
+  Result<std::optional<std::string>> get(std::string_view key) const override { return view_.get(key); }
+  Status scan(std::string_view from, std::string_view to, bool descending, const Visitor& visit) const override {
+    return from.starts_with(metadata::keys::kLease) ? Status() : view_.scan(from, to, descending, visit);
+  }
+
+ private:
+  const oplog::StateView& view_;
+};
 
 }  // namespace
 
-std::vector<oplog::Entry> falsified(Canary canary, std::vector<oplog::Entry> entries) {
+Status view_broken(Canary canary, const std::function<Status(const oplog::StateView& view)>& read,
+                   const oplog::StateView& view) {
+  return canary == Canary::kLeaseLies ? read(Leaseless(view)) : read(view);
+}
+
+Result<std::vector<oplog::Entry>> prepare_broken(Canary canary, const oplog::OpLog::Prepare& prepare,
+                                                 const oplog::StateView& view, const oplog::Now& now) {
+  if (canary == Canary::kLeaseLies) return prepare(Leaseless(view), now);
+  SY_ASSIGN_OR_RETURN(std::vector<oplog::Entry> entries, prepare(view, now));
   for (oplog::Entry& entry : entries) {
     auto decoded = metadata::decode_entry(entry);
     SY_CHECK(decoded.ok(), "the rules make entries that can be read");

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "oplog/op_log.h"
@@ -18,22 +19,33 @@ enum class Canary : std::uint8_t {
   kRepairLies,  ///< the tier says that it gave all names of an object a good inode and did not
   kMarkerLies,  ///< the tier says that it wrote a marker or a copy of the catalog and did not: recover's only sources
   kHotPutLies,  ///< the memory puts other bytes than it was given
-  kHotRemoveLies,  ///< the memory says that it removed replicas and did not
-  kProgressLies,   ///< the log turns the progress of runners back
-  kHistoryLies,    ///< the log forgets operations that ended
-  kClaimLies,      ///< the log says HOT of what is MIXED
-  kShareLies,      ///< the log has another share than the one that was observed
-  kPermitLies,     ///< the log forgets what may be removed
-  kReadyLies,      ///< the log says READY of some of what is DEGRADED
-  kRunnerLies,     ///< the log says that an operation was ended that was cancelled
-  kBoundLies,      ///< the log has a later bound of the leases that a delete waits for
-  kPolicyLies,     ///< the log shows manual revisions as pinned to be cold
-  kUseLies,        ///< the log shows last uses in the opposite order
-  kRowLies,        ///< the log shows a record as no append left it
-  kCooldownLies,   ///< the store knows no cool-down
+  kListLies,    ///< a tier says that it put objects and lists them, and does not have them
+  kHotRemoveLies,     ///< the memory says that it removed replicas and did not
+  kHotRemoveSpreads,  ///< what is removed from memory loses its bytes on the disk too
+  kReservationLies,   ///< the memory reserves more than operations use, and keeps it
+  kProgressLies,      ///< the log turns the progress of runners back
+  kHistoryLies,       ///< the log forgets operations that ended
+  kClaimLies,         ///< the log says HOT of what is MIXED
+  kShareLies,         ///< the log has another share than the one that was observed
+  kPermitLies,        ///< the log forgets what may be removed
+  kReadyLies,         ///< the log says READY of some of what is DEGRADED
+  kRunnerLies,        ///< the log says that an operation was ended that was cancelled
+  kLeaseLies,         ///< the log does not show who holds leases
+  kGenerationLies,    ///< the log gives some records the generation that they had before
+  kRequestLies,       ///< the log forgets which requests it has answered
+  kBoundLies,         ///< the log has a later bound of the leases that a delete waits for
+  kPolicyLies,        ///< the log shows manual revisions as pinned to be cold
+  kUseLies,           ///< the log shows last uses in the opposite order
+  kRowLies,           ///< the log shows a record as no append left it
+  kCooldownLies,      ///< the store knows no cool-down
 };
 
-/// What a log broken in that way appends instead.
-std::vector<oplog::Entry> falsified(Canary canary, std::vector<oplog::Entry> entries);
+/// What a log broken in that way answers to who reads it.
+Status view_broken(Canary canary, const std::function<Status(const oplog::StateView& view)>& read,
+                   const oplog::StateView& view);
+
+/// What a log broken in that way appends, after it has shown the state in its way.
+Result<std::vector<oplog::Entry>> prepare_broken(Canary canary, const oplog::OpLog::Prepare& prepare,
+                                                 const oplog::StateView& view, const oplog::Now& now);
 
 }  // namespace steelyard::sim

@@ -75,8 +75,8 @@ std::unique_ptr<tiers::Tier> Client::make_tier() {
   plan.latency_ms_max = profile_.latency_ms_max;
   return tiers::make_fault_injecting(process_.runtime(),
                                      make_process_tier(process_, disk_, bench_.graveyard, bench_.canary,
-                                                       [this](Process& by, const std::vector<tiers::ObjectStat>& gone) {
-                                                         bench_.removed_from_disk(by, gone);
+                                                       [this](Process&, const std::vector<tiers::ObjectStat>& objects) {
+                                                         bench_.removed_from_disk(objects);
                                                        }),
                                      plan, faults_);
 }

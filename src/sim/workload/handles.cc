@@ -1,5 +1,6 @@
 #include "sim/workload/handles.h"
 
+#include <algorithm>
 #include <iterator>
 #include <utility>
 
@@ -68,6 +69,22 @@ class ProcessStream final : public tiers::PutStream {
   bool spoils_;
 };
 
+/// What is put is listed from then on, and not there.
+class LostPut final : public tiers::PendingPut, public tiers::PutStream {
+ public:
+  LostPut(std::shared_ptr<std::vector<tiers::ObjectStat>> listed, tiers::ObjectName name, std::uint64_t bytes)
+      : listed_(std::move(listed)), stat_{std::move(name), bytes, 0, 1} {}
+  Status append(ByteView /*bytes*/) override { return {}; }
+  Result<tiers::PutOutcome> finish() override {
+    listed_->push_back(stat_);
+    return tiers::PutOutcome::kWritten;
+  }
+
+ private:
+  std::shared_ptr<std::vector<tiers::ObjectStat>> listed_;
+  tiers::ObjectStat stat_;
+};
+
 class ProcessTier final : public tiers::Tier {
  public:
   ProcessTier(Process& process, std::shared_ptr<tiers::Tier> inner, Graveyard& graveyard, Canary canary,
@@ -89,7 +106,10 @@ class ProcessTier final : public tiers::Tier {
   }
   Result<std::unique_ptr<tiers::Reservation>> reserve(const std::string& operation, std::uint64_t bytes) override {
     if (!process_.alive()) return dead();
-    return inner_->reserve(operation, bytes);
+    if (canary_ != Canary::kReservationLies) return inner_->reserve(operation, bytes);
+    SY_ASSIGN_OR_RETURN(auto reservation, inner_->reserve(operation, bytes + 1));
+    graveyard_.keep(std::move(reservation));
+    return std::unique_ptr<tiers::Reservation>(std::make_unique<tiers::Reservation>());
   }
   Result<std::unique_ptr<tiers::GroupLock>> try_lock_group(const std::string& group, bool exclusive) override {
     if (!process_.alive()) return dead();
@@ -104,6 +124,7 @@ class ProcessTier final : public tiers::Tier {
   Result<std::unique_ptr<tiers::PendingPut>> start_put(const tiers::ObjectName& name, ByteView data,
                                                        const Digest& sha256) override {
     if (!process_.alive()) return dead();
+    if (loses(name)) return std::unique_ptr<tiers::PendingPut>(std::make_unique<LostPut>(listed_, name, data.size()));
     BuriedPut put{inner_, {data.begin(), data.end()}, nullptr, nullptr};
     SY_ASSIGN_OR_RETURN(put.put, inner_->start_put(name, put.bytes, sha256));
     return std::unique_ptr<tiers::PendingPut>(std::make_unique<ProcessPut>(process_, graveyard_, std::move(put)));
@@ -111,6 +132,7 @@ class ProcessTier final : public tiers::Tier {
   Result<std::unique_ptr<tiers::PutStream>> open_put(const tiers::ObjectName& name, std::uint64_t bytes,
                                                      const Digest& sha256) override {
     if (!process_.alive()) return dead();
+    if (loses(name)) return std::unique_ptr<tiers::PutStream>(std::make_unique<LostPut>(listed_, name, bytes));
     BuriedPut put{inner_, {}, nullptr, nullptr};
     SY_ASSIGN_OR_RETURN(put.stream, inner_->open_put(name, bytes, sha256));
     return std::unique_ptr<tiers::PutStream>(std::make_unique<ProcessStream>(
@@ -132,7 +154,11 @@ class ProcessTier final : public tiers::Tier {
   Result<std::vector<tiers::ObjectStat>> list_attempt(const tiers::AttemptName& attempt,
                                                       std::vector<std::string>* foreign) override {
     if (!process_.alive()) return dead();
-    return inner_->list_attempt(attempt, foreign);
+    SY_ASSIGN_OR_RETURN(auto objects, inner_->list_attempt(attempt, foreign));
+    std::ranges::copy_if(*listed_, std::back_inserter(objects),
+                         [&](const tiers::ObjectStat& lost) { return lost.name.in == attempt; });
+    std::ranges::sort(objects, {}, &tiers::ObjectStat::name);
+    return objects;
   }
   Result<tiers::GroupListing> list_group(const std::string& group) override {
     if (!process_.alive()) return dead();
@@ -252,6 +278,10 @@ class ProcessTier final : public tiers::Tier {
 
  private:
   bool is(Canary canary, tiers::Medium medium) const { return canary_ == canary && traits().medium == medium; }
+  /// The first object is put, so that there is an attempt.
+  bool loses(const tiers::ObjectName& name) const {
+    return canary_ == Canary::kListLies && name.kind == tiers::ObjectKind::kPayload && name.index > 0;
+  }
 
   /// Failed or not, what is gone is gone.
   template <typename Remove>
@@ -273,6 +303,7 @@ class ProcessTier final : public tiers::Tier {
   Graveyard& graveyard_;
   Canary canary_;
   RemovalWitness witness_;
+  std::shared_ptr<std::vector<tiers::ObjectStat>> listed_ = std::make_shared<std::vector<tiers::ObjectStat>>();
 };
 
 class ProcessLog final : public oplog::OpLog {
@@ -290,13 +321,10 @@ class ProcessLog final : public oplog::OpLog {
     if (!process_.alive()) return dead();
     if (canary_ == Canary::kAppendLies && random_.per_mille(kLostAppendsPerMille)) return acknowledge_only(prepare);
     bool appends = false;
-    SY_ASSIGN_OR_RETURN(const std::uint64_t sequence,
-                        inner_.write([&](const oplog::StateView& view, const oplog::Now& now) {
-                          if (canary_ == Canary::kNone) return note(prepare(view, now), appends);
-                          auto entries = prepare(view, now);
-                          if (entries.ok()) entries = falsified(canary_, std::move(entries).value());
-                          return note(std::move(entries), appends);
-                        }));
+    SY_ASSIGN_OR_RETURN(const std::uint64_t sequence, inner_.write([&](const oplog::StateView& view,
+                                                                       const oplog::Now& now) {
+      return note(canary_ == Canary::kNone ? prepare(view, now) : prepare_broken(canary_, prepare, view, now), appends);
+    }));
     if (appends) {
       const auto append = inner_.read(sequence - 1, 1);
       SY_CHECK(append.ok() && append->size() == 1, "the memory log has what it just appended");
@@ -305,7 +333,9 @@ class ProcessLog final : public oplog::OpLog {
     return sequence;
   }
   Status view(const std::function<Status(const oplog::StateView& view)>& read) override {
-    return process_.alive() ? inner_.view(read) : dead();
+    if (!process_.alive()) return dead();
+    if (canary_ == Canary::kNone) return inner_.view(read);
+    return inner_.view([&](const oplog::StateView& view) { return view_broken(canary_, read, view); });
   }
   Result<std::vector<oplog::Append>> read(std::uint64_t after, std::size_t limit) override {
     if (!process_.alive()) return dead();

@@ -29,7 +29,7 @@ struct BuriedPut {
   std::unique_ptr<tiers::PutStream> stream;
 };
 
-/// Puts that dead processes had under way.
+/// Puts that dead processes had under way, and what a broken tier does not give back.
 class Graveyard {
  public:
   struct LateStep {
@@ -42,9 +42,12 @@ class Graveyard {
   /// there is none.
   std::optional<LateStep> complete_one(Random& random);
   bool empty() const { return puts_.empty(); }
+  /// Until the machine starts again.
+  void keep(std::unique_ptr<tiers::Reservation> reservation) { reservations_.push_back(std::move(reservation)); }
 
  private:
   std::list<BuriedPut> puts_;
+  std::list<std::unique_ptr<tiers::Reservation>> reservations_;
 };
 
 /// Told of the objects that a process has just removed.
