@@ -281,7 +281,7 @@ struct GcReport {
   std::uint64_t objects = 0;
   std::uint64_t bytes = 0;
   std::uint64_t tombstones = 0;        ///< compacted
-  std::vector<std::string> kept = {};  ///< what no record names and is no garbage either, a sentence each
+  std::vector<std::string> kept = {};  ///< what could not be judged, or not be removed, a sentence each
 };
 
 struct UsageReport {

@@ -187,8 +187,7 @@ void print_record(Invocation& call, const Inspection& inspection) {
                       ? "none; the same import resumes it"
                       : printable(inspection.writer->holder) + ", attempt " + std::to_string(record.import_attempt));
   }
-  const bool published =
-      record.availability == metadata::Availability::kReady || record.availability == metadata::Availability::kDegraded;
+  const bool published = is_published(record.availability);
   const std::uint64_t members = record.summary.payload_count + 1;
   std::string cold = counted(inspection.cold_objects, "object") + ", " + format_size(inspection.cold_bytes);
   if (published && inspection.cold_objects < members) {

@@ -62,7 +62,12 @@ Result<std::optional<std::uint32_t>> Invocation::ratio(std::string_view flag) co
   const std::optional<std::string> text = find(flag);
   if (!text) return std::optional<std::uint32_t>();
   const Result<std::uint64_t> millionths = parse_ratio_millionths(*text);
-  if (!millionths.ok()) return bad_flag(flag, *text, "a ratio from 0.000001 to 0.999999");
+  if (!millionths.ok()) {
+    return Status(
+        Code::kInvalidArgument,
+        std::string(flag) + ": " + millionths.status().message() + "; wanted a ratio from 0.000001 to 0.999999",
+        millionths.status().hint());
+  }
   return std::optional(static_cast<std::uint32_t>(*millionths));
 }
 

@@ -52,9 +52,7 @@ std::string place_of(const Policy& policy) {
 std::string what_follows(const RevisionRecord& record) {
   const Policy& policy = record.policy;
   const std::string where = place_of(policy);
-  const bool published =
-      record.availability == metadata::Availability::kReady || record.availability == metadata::Availability::kDegraded;
-  if (!published) return "nothing: it is " + std::string(name_of(record.availability));
+  if (!is_published(record.availability)) return "nothing: it is " + std::string(name_of(record.availability));
   switch (policy.mode) {
     case PolicyMode::kManual:
       return "nothing moves by itself: `steelyard rehydrate` brings it into memory, `steelyard evict` takes it out";

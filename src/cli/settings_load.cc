@@ -75,7 +75,10 @@ Result<std::string> find_config_file(const SettingFlags& flags) {
   if (errno == ENOENT || errno == ENOTDIR) {
     return Status(Code::kInvalidArgument, by + " names " + printable(path) + ", which is not there");
   }
-  return errno_status(errno, "stat", path);
+  Status status = errno_status(errno, "looking for the config file", path);
+  if (!by.empty()) return status;
+  return std::move(status).with_hint(
+      "set HOME or XDG_CONFIG_HOME to a folder of this user, or name a file with --config");
 }
 
 /// A path in the config file means the same from every current folder: it is relative to the file's own.

@@ -35,10 +35,6 @@ constexpr FlagSpec kFlags[] = {
      .help = "end after this time with exit code 10, 0s to 30d (default: never)"},
 };
 
-bool is_published(const RevisionRecord& record) {
-  return record.availability == Availability::kReady || record.availability == Availability::kDegraded;
-}
-
 /// How far a generation is on the way that only leads forward.
 int stage_of(Availability availability) {
   switch (availability) {
@@ -217,7 +213,7 @@ class Follower {
     }
     std::string line =
         format_rfc3339(record.updated_at_ms) + "  " + ref_of(record) + "  " + std::string(name_of(record.availability));
-    if (is_published(record)) line += "  " + std::string(name_of(record.residency));
+    if (is_published(record.availability)) line += "  " + std::string(name_of(record.residency));
     if (record.hot_millionths) line += " (" + format_ratio(*record.hot_millionths) + " hot)";
     if (record.operation) line += "  " + std::string(name_of(record.operation->kind));
     call_.out().line(line);

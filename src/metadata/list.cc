@@ -57,9 +57,7 @@ class Query {
   const std::string& prefix() const { return prefix_; }
   /// End of the rows that can match: the uncommitted are never READY or DEGRADED, nor the newest by commit.
   std::string end() const {
-    const bool only_published = std::all_of(states_.begin(), states_.end(), [](Availability state) {
-      return state == Availability::kReady || state == Availability::kDegraded;
-    });
+    const bool only_published = std::ranges::all_of(states_, is_published);
     if (only_published || query_.newest) return prefix_ + static_cast<char>(keys::OrderClass::kUncommitted);
     return keys::after_prefix(prefix_);
   }

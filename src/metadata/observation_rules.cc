@@ -109,15 +109,17 @@ Result<bool> follow(RevisionRecord& next, const Observation& seen, Look look) {
     next.damage = {};
     return true;
   }
-  std::uint64_t members = seen.hot_members;
-  std::uint64_t bytes = seen.hot_bytes;
-  if (look == Look::kWhileRemoving && members >= next.hot_members) {
-    members = next.hot_members;
-    bytes = std::min(bytes, hot_bytes_of(next));
-  }
   set_availability(next, damage.count == 0 ? Availability::kReady : Availability::kDegraded);
   next.damage = std::move(damage);
-  set_hot(next, seen.hot_instance, seen.boot_id, members, bytes, seen.cold_readable);
+  const std::uint64_t vouched = hot_bytes_of(next);
+  const bool no_less = look == Look::kWhileRemoving && seen.hot_members >= next.hot_members;
+  // A share that was made of bytes, which were made of a share, would become less at every look.
+  const bool as_it_is =
+      no_less && next.hot_members != 0 && next.hot_instance == seen.hot_instance && seen.hot_bytes >= vouched;
+  if (!as_it_is) {
+    set_hot(next, seen.hot_instance, seen.boot_id, no_less ? next.hot_members : seen.hot_members,
+            no_less ? std::min(seen.hot_bytes, vouched) : seen.hot_bytes, seen.cold_readable);
+  }
   if (const Status status = validate(next); !status.ok()) return invalid(next, status.message());
   return true;
 }

@@ -259,6 +259,38 @@ TEST_F(ResidencyRules, WhileReplicasGoNothingBecomesHotter) {
   EXPECT_EQ(place(), "READY HOT of 2");
 }
 
+/// A share is rounded, so that what is taken from it once must not be taken from it at each look.
+TEST_F(ResidencyRules, TheSameLookAgainChangesNothing) {
+  const Identity odd = identity_of("odd", 1);
+  bench.must(TestBench::begin(odd, 'a'));
+  CommitWeightImport commit = TestBench::commit(odd, 'a', 1, bench.record(odd).metadata_generation);
+  commit.summary.payload_count = 3;
+  commit.summary.logical_bytes = 11;
+  bench.must(commit);
+  const auto look = [&](std::uint64_t members, std::uint64_t bytes) {
+    Observation all = seen(members);
+    all.hot_bytes = bytes;
+    bench.must(ReconcileRevision{odd, bench.record(odd).metadata_generation, all});
+  };
+  look(3, 11);
+  StartOperation start_odd =
+      TestBench::start(odd, bench.record(odd).metadata_generation, OperationKind::kEvicting, Residency::kMixed);
+  start_odd.total_members = 1;
+  start_odd.total_bytes = 4;
+  bench.must(start_odd);
+  const Runner runner = *find_runner(bench.state, odd).value();
+  bench.must(PermitRemoval{odd, {runner.operation_id, runner.token, runner.run_attempt}, 1, 1, 4});
+  EXPECT_EQ(bench.record(odd).residency, Residency::kMixed);
+  for (const std::uint64_t bytes : {11U, 7U, 6U, 2U}) {
+    look(bytes == 11 ? 3 : 2, bytes);
+    const RevisionRecord once = bench.record(odd);
+    EXPECT_LE(once.hot_millionths.value_or(1'000'000) * 11ULL / 1'000'000, bytes);
+    look(bytes == 11 ? 3 : 2, bytes);
+    EXPECT_TRUE(bench.last.empty()) << bytes;
+    EXPECT_EQ(bench.record(odd), once);
+  }
+}
+
 TEST_F(ResidencyRules, ProgressNeverGoesBack) {
   make_hot();
   ASSERT_TRUE(start(OperationKind::kEvicting, Residency::kCold).ok());

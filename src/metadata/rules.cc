@@ -136,7 +136,7 @@ void set_availability(RevisionRecord& record, Availability availability) {
 }
 
 Status check_published(const RevisionRecord& record, std::string hint) {
-  if (record.availability == Availability::kReady || record.availability == Availability::kDegraded) return {};
+  if (is_published(record.availability)) return {};
   return {Code::kNotReady,
           formats::format_ref(record.identity) + " is " + state_and_since(record) + ", wanted READY or DEGRADED",
           std::move(hint)};

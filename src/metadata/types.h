@@ -31,6 +31,11 @@ std::string_view name_of(OperationState value);
 std::string_view name_of(PolicyMode value);
 std::optional<Availability> availability_from_name(std::string_view name);
 
+/// READY or DEGRADED: it was committed, and nobody has begun to delete it.
+inline bool is_published(Availability value) {
+  return value == Availability::kReady || value == Availability::kDegraded;
+}
+
 /// EVICTING and REHYDRATING move replicas between the tiers; REPAIRING makes them whole.
 inline bool moves_replicas(OperationKind kind) {
   return kind == OperationKind::kEvicting || kind == OperationKind::kRehydrating;

@@ -158,7 +158,7 @@ bool stored(Residency residency) {
 }
 
 Status validate_sequences(const RevisionRecord& record) {
-  const bool published = record.availability == Availability::kReady || record.availability == Availability::kDegraded;
+  const bool published = is_published(record.availability);
   if (record.begin_seq == 0) return illegal(record, "begin_seq is not set");
   if (published && record.committed_seq == 0) return illegal(record, "committed_seq is not set");
   if (record.availability == Availability::kImporting && record.committed_seq != 0) {

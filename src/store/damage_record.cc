@@ -80,11 +80,6 @@ void record_keys(Context& context, const metadata::RevisionRecord& record, std::
 
 }  // namespace
 
-bool is_published(const metadata::RevisionRecord& record) {
-  return record.availability == metadata::Availability::kReady ||
-         record.availability == metadata::Availability::kDegraded;
-}
-
 std::optional<std::uint32_t> payload_index_of(const metadata::Identity& identity, std::string_view key) {
   const auto slash = key.rfind('/');
   if (slash == std::string_view::npos || key.size() - slash != 9) return std::nullopt;
@@ -114,7 +109,7 @@ Result<std::vector<std::uint32_t>> misfits_of(tiers::Tier& tier, const tiers::At
 
 Status check_not_deleted(Context& context, const metadata::RevisionRecord& record) {
   const auto now = context.catalog.get_weight_revision(record.identity);
-  if (now.ok() && is_published(*now)) return {};
+  if (now.ok() && is_published(now->availability)) return {};
   // NOT_FOUND: its tombstone was compacted.
   if (!now.ok() && now.code() != Code::kNotFound) return {};
   return {Code::kNotReady,
@@ -141,7 +136,7 @@ Result<metadata::RevisionRecord> record_findings(Context& context, metadata::Rev
                                                  const ObjectFindings& findings, const StopSignal& stop) {
   ObjectFindings now = findings;
   const std::int64_t deadline = context.runtime.mono_ms() + limits::kRecordWaitMs;
-  for (int moves = 0; is_published(record);) {
+  for (int moves = 0; is_published(record.availability);) {
     metadata::ReconcileRevision command;
     command.identity = record.identity;
     command.observed_generation = record.metadata_generation;
@@ -165,7 +160,7 @@ Result<metadata::RevisionRecord> record_findings(Context& context, metadata::Rev
     if (reconciled.ok()) begin_repair(context, spared, *reconciled);
     if (!moved || moves++ == 8) return reconciled;
     SY_ASSIGN_OR_RETURN(record, context.catalog.get_weight_revision(record.identity));
-    if (!is_published(record)) return record;
+    if (!is_published(record.availability)) return record;
     std::set<std::string> in_doubt(now.damaged.begin(), now.damaged.end());
     in_doubt.insert(now.whole.begin(), now.whole.end());
     if (now.complete) in_doubt.insert(record.damage.objects.begin(), record.damage.objects.end());

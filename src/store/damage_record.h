@@ -12,9 +12,6 @@
 
 namespace steelyard::store {
 
-/// READY or DEGRADED.
-bool is_published(const metadata::RevisionRecord& record);
-
 /// The payload object that a key of `identity` names; absent for the manifest's key and for any other text.
 std::optional<std::uint32_t> payload_index_of(const metadata::Identity& identity, std::string_view key);
 

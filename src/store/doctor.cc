@@ -513,7 +513,7 @@ class Examination {
       if (cancel_) return cancelled("the examination");
       SY_ASSIGN_OR_RETURN(const auto records, catalog.records_after(after, kRecordsPerStep));
       for (const RevisionRecord& record : records) {
-        if (record.availability != Availability::kReady && record.availability != Availability::kDegraded) continue;
+        if (!is_published(record.availability)) continue;
         ++published;
         const auto bytes = read_manifest_bytes(*tier, attempt_of(record));
         if (bytes.code() == Code::kNotFound) continue;

@@ -26,12 +26,12 @@ constexpr std::int64_t kPauseMsMax = 1'000;
 class Eviction final : public ResidencyRun {
  public:
   Eviction(Context& context, const ResidencyRequest& request, Observer& observer, const CancelFlag& cancel)
-      : ResidencyRun(context, request, observer, cancel, OperationKind::kEvicting) {}
+      : ResidencyRun(context, request, observer, cancel, OperationKind::kEvicting, Residency::kCold) {}
 
  private:
-  Status look() override {
+  Status mount() override {
     SY_ASSIGN_OR_RETURN(tier_, context_.hot->find());
-    return look_at_hot();
+    return {};
   }
 
   /// What the record says about memory is first made what is seen there.
@@ -43,8 +43,8 @@ class Eviction final : public ResidencyRun {
   }
 
   /// Of what lies in memory and is not wanted there.
-  Totals outside() const {
-    Totals sum;
+  Amount outside() const {
+    Amount sum;
     for (std::uint32_t object = 0; object < objects(); ++object) {
       if (wanted_hot(object) || !hot_.has(object)) continue;
       ++sum.members;
@@ -54,14 +54,16 @@ class Eviction final : public ResidencyRun {
   }
 
   /// Everything outside the set, as a permission counts its members, whoever resumes the operation.
-  Totals totals() const override {
+  Amount totals() const override {
     const std::uint64_t kept_members = plan_ ? plan_->hot_members : 0;
     const std::uint64_t kept_bytes = plan_ ? plan_->hot_bytes : 0;
     return {objects() - kept_members, record_.summary.logical_bytes - kept_bytes};
   }
+  /// What has left memory before is counted when it is passed.
+  Amount left() const override { return totals(); }
 
   Status move_objects(RunnerKeeper& keeper) override {
-    const Totals leaving = outside();
+    const Amount leaving = outside();
     std::vector<formats::ObjectRange> segments;
     for (std::uint32_t object = 0; object < objects(); ++object) {
       if (!wanted_hot(object) && hot_.has(object)) segments.push_back({object, 0, manifest_.objects[object].bytes});
@@ -96,8 +98,8 @@ class Eviction final : public ResidencyRun {
       SY_RETURN_IF_ERROR(stop_.status(noun()));
       SY_RETURN_IF_ERROR(reader.next(piece).status());
       if (piece.bad) {
-        const Status bad = to_status(*piece.bad, record_.identity);
-        return piece.bad->read_error.ok() ? damaged(piece.bad->object, bad) : bad;
+        if (piece.bad->read_error.ok()) suspect_ = piece.bad->object;
+        return to_status(*piece.bad, record_.identity);
       }
       result_.read_bytes += piece.bytes.size();
       progress.add_bytes(piece.bytes.size());
@@ -177,14 +179,10 @@ class Eviction final : public ResidencyRun {
     return last ? tier_->remove_empty_group(group) : Status();
   }
 
-  void clear_up() override {}
-
-  const char* done_message() const override {
+  std::string done_message() const override {
     return plan_ ? "what is outside the ratio's set has left memory" : "nothing is left in memory";
   }
   const char* noun() const override { return "the eviction"; }
-  const char* verb() const override { return "evicting"; }
-  Residency whole_target() const override { return Residency::kCold; }
 };
 
 }  // namespace

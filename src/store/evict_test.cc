@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "store/delete.h"
 #include "store/runner_keeper.h"
 #include "store/test_hot_store.h"
 
@@ -116,6 +117,42 @@ TEST_F(EvictTest, ABadColdObjectKeepsItsHotReplica) {
   EXPECT_NE(refused.status().message().find("00000002"), std::string::npos) << refused.status().message();
   EXPECT_EQ(record().finished_operations.back().state, OperationState::kFailed);
   EXPECT_EQ(replicas(), kObjects);
+}
+
+TEST_F(EvictTest, WithoutAManifestItEnds) {
+  // Nobody can go on with it, and a revision with an operation that runs for ever could have no other.
+  request_.wait = false;
+  const auto started = evict();
+  ASSERT_TRUE(started.ok()) << started.status().to_string();
+  const fs::path manifest = cold_object(0).parent_path().parent_path() / "manifest";
+  fs::permissions(manifest, fs::perms::owner_all);
+  std::ofstream(manifest, std::ios::app) << "!";
+  const ReconcileReport report = reconcile();
+  ASSERT_EQ(report.failed.size(), 1U);
+  EXPECT_EQ(report.failed.front().why.code(), Code::kCorrupt);
+  EXPECT_FALSE(record().operation);
+  EXPECT_EQ(record().finished_operations.back().state, OperationState::kFailed);
+  EXPECT_EQ(record().availability, metadata::Availability::kDegraded);
+  EXPECT_EQ(replicas(), kObjects);
+}
+
+TEST_F(EvictTest, ADeleteEndsIt) {
+  runtime_.on("evict.after_read_back", [&] {
+    DeleteRequest request;
+    request.target = request_.target;
+    ASSERT_TRUE(run_delete(*context_, request, cancel_).ok());
+  });
+  const auto ended = evict();
+  EXPECT_EQ(ended.code(), Code::kNotReady) << ended.status().to_string();
+  EXPECT_NE(ended.status().message().find("m@main#1 was deleted, and the eviction has ended"), std::string::npos);
+}
+
+TEST_F(EvictTest, AnInterruptedOneNamesTheCommandThatGoesOn) {
+  request_.ratio_millionths = 500'000;
+  runtime_.on("evict.after_read_back", [&] { cancel_.store(true); });
+  const auto ended = evict();
+  ASSERT_TRUE(is_cancelled(ended.status())) << ended.status().to_string();
+  EXPECT_EQ(ended.status().hint(), "the operation goes on with `steelyard evict m@main#1 --ratio 0.5`");
 }
 
 TEST_F(EvictTest, ARunnerThatTakesOverRemovesWhatIsLeft) {

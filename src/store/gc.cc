@@ -70,30 +70,9 @@ class Collection {
     SY_ASSIGN_OR_RETURN(const std::vector<std::string> groups, tier->list_groups());
     for (const std::string& group : groups) {
       SY_RETURN_IF_ERROR(check_cancel());
-      SY_ASSIGN_OR_RETURN(bool is_gone, gone(group));
-      if (!is_gone) continue;
-      SY_ASSIGN_OR_RETURN(const auto listing, tier->list_group(group));
-      std::vector<std::unique_ptr<tiers::HeldAttempt>> held;
-      for (const tiers::AttemptName& made : listing.by_operation) {
-        auto one = tier->hold_attempt(made);
-        if (one.code() == Code::kNotFound) continue;
-        SY_RETURN_IF_ERROR(one.status());
-        held.push_back(std::move(one).value());
+      if (const Status status = free_hot_group(*tier, group); !status.ok()) {
+        report_.kept.push_back(fmt::format("group {} in memory: {}", group, status.to_string()));
       }
-      SY_POINT(context_.runtime, "gc.after_hold_hot");
-      SY_ASSIGN_OR_RETURN(is_gone, gone(group));
-      if (!is_gone) continue;
-      std::set<std::uint64_t> seen;
-      for (const auto& made : held) {
-        SY_ASSIGN_OR_RETURN(const auto objects, tier->list_attempt(made->name()));
-        for (const tiers::ObjectStat& object : objects) {
-          if (!seen.insert(object.storage).second) continue;
-          ++report_.objects;
-          report_.bytes += object.bytes;
-        }
-        if (!dry_run_) SY_RETURN_IF_ERROR(tier->remove_held(*made));
-      }
-      if (!dry_run_) SY_RETURN_IF_ERROR(tier->remove_empty_group(group));
     }
     // Of replacements that were killed.
     if (!dry_run_) {
@@ -103,15 +82,48 @@ class Collection {
     return free_unused_hot(*tier);
   }
 
+  Status free_hot_group(tiers::Tier& tier, const std::string& group) {
+    SY_ASSIGN_OR_RETURN(bool is_gone, gone(group));
+    if (!is_gone) return {};
+    SY_ASSIGN_OR_RETURN(const auto listing, tier.list_group(group));
+    std::vector<std::unique_ptr<tiers::HeldAttempt>> held;
+    for (const tiers::AttemptName& made : listing.by_operation) {
+      auto one = tier.hold_attempt(made);
+      if (one.code() == Code::kNotFound) continue;
+      SY_RETURN_IF_ERROR(one.status());
+      held.push_back(std::move(one).value());
+    }
+    SY_POINT(context_.runtime, "gc.after_hold_hot");
+    SY_ASSIGN_OR_RETURN(is_gone, gone(group));
+    if (!is_gone) return {};
+    std::set<std::uint64_t> seen;
+    for (const auto& made : held) {
+      SY_ASSIGN_OR_RETURN(const auto objects, tier.list_attempt(made->name()));
+      if (!dry_run_) SY_RETURN_IF_ERROR(tier.remove_held(*made));
+      for (const tiers::ObjectStat& object : objects) {
+        if (!seen.insert(object.storage).second) continue;
+        ++report_.objects;
+        report_.bytes += object.bytes;
+      }
+    }
+    return dry_run_ ? Status() : tier.remove_empty_group(group);
+  }
+
   /// What killed processes left beside the objects. The tier frees it whenever it looks at its space.
   Status free_unused_hot(tiers::Tier& tier) {
-    SY_ASSIGN_OR_RETURN(const std::vector<tiers::ContentEntry> content, tier.list_content());
-    for (const tiers::ContentEntry& entry : content) {
-      if (entry.links > 1) continue;
+    SY_ASSIGN_OR_RETURN(const std::vector<tiers::ContentEntry> before, tier.list_content());
+    std::set<Digest> left;
+    if (!dry_run_) {
+      SY_RETURN_IF_ERROR(tier.available_bytes().status());
+      SY_ASSIGN_OR_RETURN(const std::vector<tiers::ContentEntry> after, tier.list_content());
+      for (const tiers::ContentEntry& entry : after) left.insert(entry.sha256);
+    }
+    for (const tiers::ContentEntry& entry : before) {
+      if (entry.links > 1 || left.contains(entry.sha256)) continue;
       ++report_.objects;
       report_.bytes += entry.bytes;
     }
-    return dry_run_ ? Status() : tier.available_bytes().status();
+    return {};
   }
 
   Result<bool> gone(const std::string& group) {

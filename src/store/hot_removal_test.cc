@@ -34,6 +34,11 @@ TEST_F(HotRemovalTest, MemoryOfOthersDoesNotKeepARevision) {
   const auto removed = remove();
   ASSERT_TRUE(removed.ok()) << removed.status().to_string();
   EXPECT_EQ(record().availability, metadata::Availability::kDeleted);
+  const auto in_vain = run_gc(*context_, false, cancel_);
+  ASSERT_TRUE(in_vain.ok()) << in_vain.status().to_string();
+  EXPECT_EQ(in_vain->bytes, 0U) << "nothing went";
+  ASSERT_EQ(in_vain->kept.size(), 1U);
+  EXPECT_NE(in_vain->kept[0].find("in memory"), std::string::npos) << in_vain->kept[0];
   hot_.emplace(parts_.open_hot);
   EXPECT_EQ(hot_bytes(), kObjects * kMiB);
   ASSERT_TRUE(run_gc(*context_, false, cancel_).ok());

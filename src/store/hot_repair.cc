@@ -36,7 +36,7 @@ Result<std::vector<tiers::ObjectName>> names_of(tiers::Tier& tier, const tiers::
 /// For who holds the lock: the record ceases to count what is about to go.
 Status lower(Context& context, metadata::RevisionRecord record, const Leaving& leaving) {
   constexpr int kTriesMax = 8;
-  for (int tries = 1; is_published(record); ++tries) {
+  for (int tries = 1; is_published(record.availability); ++tries) {
     metadata::ReconcileRevision command;
     command.identity = record.identity;
     command.observed_generation = record.metadata_generation;
@@ -59,7 +59,7 @@ Status drop_of_group(Context& context, tiers::Tier& tier, const std::string& gro
                      const std::vector<tiers::ObjectName>& names) {
   SY_ASSIGN_OR_RETURN(const auto record, context.catalog.find_by_group(group));
   std::unique_ptr<tiers::GroupLock> lock;
-  if (record && is_published(*record)) {
+  if (record && is_published(record->availability)) {
     SY_ASSIGN_OR_RETURN(lock, lock_to_remove(context, tier, *record));
     SY_RETURN_IF_ERROR(
         lower(context, *record, [&](const tiers::ObjectName& name) { return std::ranges::count(names, name) != 0; }));

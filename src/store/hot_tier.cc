@@ -22,11 +22,8 @@ Result<std::shared_ptr<tiers::Tier>> HotTier::open(bool create) {
   const bool none = opened.code() == Code::kNotFound || opened.code() == Code::kInvalidArgument;
   std::shared_ptr<tiers::Tier> now = opened.ok() ? std::move(opened).value() : nullptr;
   const std::lock_guard lock(mutex_);
-  if (tier_ == known) {
-    tier_ = std::move(now);
-  } else if (tier_ != nullptr) {
-    return tier_;  // another task opened it meanwhile
-  }
+  if (tier_ != known && tier_ != nullptr) return tier_;  // another task opened it meanwhile
+  tier_ = std::move(now);
   if (none && !create) return std::shared_ptr<tiers::Tier>();
   SY_RETURN_IF_ERROR(opened.status());
   return tier_;
@@ -128,17 +125,33 @@ Status count_hot(Context& context, const metadata::RevisionRecord& record, const
   SY_ASSIGN_OR_RETURN(const auto tier, context.hot->find());
   if (tier == nullptr) return {};
   SY_ASSIGN_OR_RETURN(const std::string instance, tier->instance());
+  const auto is_empty = [&]() -> Result<bool> {
+    SY_ASSIGN_OR_RETURN(const auto listing, tier->list_group(attempt_of(record).group));
+    return listing.by_operation.empty();
+  };
+  SY_ASSIGN_OR_RETURN(const bool empty, is_empty());
+  // Without the lock, which others wait for: the cold tier may be slow.
+  std::optional<formats::StoredManifest> manifest;
+  if (!empty) {
+    auto loaded = load_manifest(context.cold, record);
+    // Without it no replica can be read, wherever it lies.
+    if (loaded.code() == Code::kCorrupt) {
+      seen.hot_instance = instance;
+      return {};
+    }
+    SY_RETURN_IF_ERROR(loaded.status());
+    manifest.emplace(std::move(loaded).value());
+  }
   std::unique_ptr<tiers::GroupLock> lock;
   if (!leaving) {
     SY_ASSIGN_OR_RETURN(lock, lock_to_count(context, *tier, record));
   }
-  SY_ASSIGN_OR_RETURN(const auto listing, tier->list_group(attempt_of(record).group));
-  seen.hot_instance = instance;
-  if (listing.by_operation.empty()) return {};
-  const auto manifest = load_manifest(context.cold, record);
-  // Without it no replica can be read, wherever it lies.
-  if (manifest.code() == Code::kCorrupt) return {};
-  SY_RETURN_IF_ERROR(manifest.status());
+  if (!manifest) {
+    SY_ASSIGN_OR_RETURN(const bool still_empty, is_empty());
+    if (!still_empty) return {Code::kBusy, "replicas came while they were counted", "try again"};
+    seen.hot_instance = instance;
+    return {};
+  }
   SY_ASSIGN_OR_RETURN(const HotReplicas found, find_hot(context, record, *manifest, leaving));
   seen.hot_instance = found.instance;
   seen.hot_members = found.members;

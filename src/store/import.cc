@@ -101,10 +101,7 @@ class Import {
     }
     SY_ASSIGN_OR_RETURN(const auto records, context_.catalog.list_lineage(lineage_of(request_.target)));
     for (auto record = records.rbegin(); record != records.rend(); ++record) {
-      if (record->availability != metadata::Availability::kReady &&
-          record->availability != metadata::Availability::kDegraded) {
-        continue;
-      }
+      if (!is_published(record->availability)) continue;
       const auto manifest = load_manifest(context_.cold, *record);
       if (manifest.ok()) return manifest->chunk_bytes;
     }

@@ -69,9 +69,7 @@ Status for_each_use(Context& context, const std::function<bool(const catalog::Ca
     SY_ASSIGN_OR_RETURN(const auto uses, context.catalog.uses_after(last, kPage));
     for (const auto& use : uses) {
       last = use.record.identity;
-      const bool published = use.record.availability == metadata::Availability::kReady ||
-                             use.record.availability == metadata::Availability::kDegraded;
-      if (published && !visit(use)) return {};
+      if (is_published(use.record.availability) && !visit(use)) return {};
     }
     if (uses.size() < kPage) return {};
   }

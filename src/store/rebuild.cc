@@ -129,7 +129,7 @@ class Rebuilding {
 
   Status check_published() {
     for (auto& [identity, record] : records_) {
-      if (record.availability != Availability::kReady && record.availability != Availability::kDegraded) continue;
+      if (!is_published(record.availability)) continue;
       if (whole_.contains(identity)) continue;
       const auto manifest = load_manifest(cold_, record);
       if (manifest.code() != Code::kCorrupt) continue;
@@ -341,7 +341,7 @@ class Rebuilding {
     for (auto& [identity, record] : records_) {
       sequence_ = std::max({sequence_, record.begin_seq, record.committed_seq, record.deleted_seq});
       put(metadata::RevisionPut{record});
-      if (record.availability == Availability::kReady || record.availability == Availability::kDegraded) {
+      if (is_published(record.availability)) {
         rebuilt_.published.push_back(std::move(record));
       }
     }

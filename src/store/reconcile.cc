@@ -187,7 +187,7 @@ class Reconciliation {
     // Memory has what the cold tier was found to lack.
     if (!record.operation) SY_RETURN_IF_ERROR(go_on_with_repair(after));
     // A delete began meanwhile.
-    if (after.availability != Availability::kReady && after.availability != Availability::kDegraded) {
+    if (!is_published(after.availability)) {
       return look_at(after);
     }
     tell_where_memory_is(after);
@@ -327,7 +327,7 @@ class Reconciliation {
     SY_POINT(context_.runtime, "reconcile.after_stray_marker");
     SY_ASSIGN_OR_RETURN(now, context_.catalog.get_weight_revision(record.identity));
     // A delete that began just now, and may have come to its end, may have found the stray one and put none of its own.
-    if (now.availability != Availability::kReady && now.availability != Availability::kDegraded) {
+    if (!is_published(now.availability)) {
       now.availability = Availability::kDeleting;
       now.deleted_seq = 0;
       return context_.cold.put_deleting(group, catalog::encode_deleting(now));

@@ -23,7 +23,7 @@ using metadata::Residency;
 class Rehydration final : public ResidencyRun {
  public:
   Rehydration(Context& context, const ResidencyRequest& request, Observer& observer, const CancelFlag& cancel)
-      : ResidencyRun(context, request, observer, cancel, OperationKind::kRehydrating) {}
+      : ResidencyRun(context, request, observer, cancel, OperationKind::kRehydrating, Residency::kHot) {}
 
   /// A failure, with what went for it all the same.
   Status told(Status failed) const {
@@ -34,9 +34,9 @@ class Rehydration final : public ResidencyRun {
   }
 
  private:
-  Status look() override {
+  Status mount() override {
     SY_ASSIGN_OR_RETURN(tier_, context_.hot->make());
-    return look_at_hot();
+    return {};
   }
 
   Result<std::uint64_t> room() {
@@ -73,18 +73,25 @@ class Rehydration final : public ResidencyRun {
   }
 
   /// Of a set everything counts, as whoever resumes the operation cannot know what was missing when it began.
-  Totals totals() const override {
+  Amount totals() const override {
     if (plan_) return {plan_->hot_members, plan_->hot_bytes};
     return missing();
   }
+  Amount left() const override { return missing(); }
 
+  /// Nothing is started that cannot fit. Where there is no room because another process has begun the same, that is
+  /// waited for.
   Status check_room() override {
     SY_ASSIGN_OR_RETURN(const std::uint64_t wanted, room());
-    return tier_->check_fits(wanted);
+    Status fits = tier_->check_fits(wanted);
+    if (fits.code() != Code::kNoSpace) return fits;
+    const auto now = context_.catalog.get_weight_revision(record_.identity);
+    moved_ = now.ok() && now->metadata_generation != record_.metadata_generation;
+    return std::move(fits).annotate("rehydrating", ref());
   }
 
-  Totals missing() const {
-    Totals sum;
+  Amount missing() const {
+    Amount sum;
     for (std::uint32_t object = 0; object < objects(); ++object) {
       if (!wanted_hot(object) || hot_.has(object)) continue;
       ++sum.members;
@@ -94,18 +101,14 @@ class Rehydration final : public ResidencyRun {
   }
 
   Status move_objects(RunnerKeeper& keeper) override {
-    const Totals wanted = missing();
+    const Amount wanted = missing();
     SY_ASSIGN_OR_RETURN(const std::uint64_t needed, room());
     SY_ASSIGN_OR_RETURN(const auto space, tier_->reserve(token_.operation_id, needed));
     const std::uint64_t memory_bytes = std::clamp(context_.io_budget, tiers::kFillBytesMin, tiers::kFillBytes);
     SY_ASSIGN_OR_RETURN(const auto memory, tiers::AlignedBuffer::allocate(memory_bytes));
     ProgressMeter progress(context_.runtime, observer_, "rehydrate", wanted.bytes, wanted.members);
     for (std::uint32_t object = 0; object < objects(); ++object) {
-      if (!wanted_hot(object)) continue;
-      if (hot_.has(object)) {
-        if (plan_) keeper.add(1, manifest_.objects[object].bytes);
-        continue;
-      }
+      if (!wanted_hot(object) || hot_.has(object)) continue;
       SY_RETURN_IF_ERROR(stop_.status(noun()));
       SY_RETURN_IF_ERROR(bring_one(object, memory.span(), progress));
       progress.add_file();
@@ -135,7 +138,10 @@ class Rehydration final : public ResidencyRun {
       // Another revision may have brought the same bytes meanwhile, from a cold object of its own.
       const auto linked = tier_->link(payload_of(made_here(), object), entry.sha256, entry.bytes);
       const bool is_there = linked.ok() && *linked;
-      if (!is_there) return damaged(object, filled.status()).annotate("rehydrating", ref());
+      if (!is_there) {
+        suspect_ = object;
+        return filled.status();
+      }
     }
     progress.add_bytes(entry.bytes - told);
     ++result_.moved_objects;
@@ -145,12 +151,10 @@ class Rehydration final : public ResidencyRun {
 
   void clear_up() override { tier_->remove_attempt(made_here()).ignore("the next gc frees it"); }
 
-  const char* done_message() const override {
+  std::string done_message() const override {
     return plan_ ? "the objects of the ratio's set are in memory" : "every object is in memory";
   }
   const char* noun() const override { return "the rehydration"; }
-  const char* verb() const override { return "rehydrating"; }
-  Residency whole_target() const override { return Residency::kHot; }
 };
 
 }  // namespace

@@ -286,9 +286,19 @@ TEST_F(RepairTest, ADeleteEndsIt) {
     ASSERT_TRUE(context_.catalog.delete_weight_revision(command).ok());
   });
   const auto repaired = repair(true);
-  EXPECT_EQ(repaired.code(), Code::kConflict) << repaired.status().to_string();
-  EXPECT_NE(repaired.status().message().find("cancelled by a delete"), std::string::npos);
+  EXPECT_EQ(repaired.code(), Code::kNotReady) << repaired.status().to_string();
+  EXPECT_NE(repaired.status().message().find("was deleted, and the repair has ended"), std::string::npos);
   EXPECT_EQ(now().availability, Availability::kDeleting);
+}
+
+TEST_F(RepairTest, ACancelEndsIt) {
+  remove(0);
+  runtime_.on("repair.before_replace",
+              [&] { ASSERT_TRUE(context_.catalog.cancel_operation({now().operation->operation_id}).ok()); });
+  const auto repaired = repair(true);
+  EXPECT_EQ(repaired.code(), Code::kConflict) << repaired.status().to_string();
+  EXPECT_NE(repaired.status().message().find("the repair of m@main#1 was cancelled"), std::string::npos);
+  EXPECT_NE(repaired.status().hint().find("`steelyard repair m@main#1` starts another"), std::string::npos);
 }
 
 TEST_F(RepairTest, ADiskThatCannotBeReadNowProvesNothing) {
@@ -335,6 +345,12 @@ TEST_F(RepairTest, TheSameFenceGoesOnWithTheRepairThatItStarted) {
   const auto repaired = run_repair(context_, request, source.get(), silent_, cancel_);
   ASSERT_TRUE(repaired.ok()) << repaired.status().to_string();
   EXPECT_EQ(repaired->restored_objects, 1U);
+  // A request whose answer was lost is answered again.
+  const auto again = run_repair(context_, request, source.get(), silent_, cancel_);
+  ASSERT_TRUE(again.ok()) << again.status().to_string();
+  EXPECT_EQ(again->operation, repaired->operation);
+  EXPECT_EQ(again->restored_objects, 1U);
+  request.expected_generation = generation + 1;
   EXPECT_EQ(run_repair(context_, request, source.get(), silent_, cancel_).code(), Code::kStaleGeneration);
 }
 

@@ -63,9 +63,8 @@ Result<std::vector<RevisionRecord>> all_of(catalog::Catalog& catalog, metadata::
     std::ranges::move(page.records, std::back_inserter(records));
     query.page_token = std::move(page.next_page_token);
   } while (!query.page_token.empty());
-  std::ranges::stable_partition(records, [](const RevisionRecord& record) {
-    return record.availability != Availability::kReady && record.availability != Availability::kDegraded;
-  });
+  std::ranges::stable_partition(records,
+                                [](const RevisionRecord& record) { return !is_published(record.availability); });
   return records;
 }
 

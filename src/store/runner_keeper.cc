@@ -12,7 +12,9 @@
 namespace steelyard::store {
 namespace {
 
-constexpr std::int64_t kReportEveryMs = 2'000;
+constexpr std::int64_t kLookEveryMs = 2'000;
+constexpr std::int64_t kTickMs = 500;
+constexpr std::uint64_t kFarPart = 10;  ///< one part of so many is worth telling soon
 
 }  // namespace
 
@@ -51,14 +53,17 @@ std::string_view verb_of(metadata::OperationKind kind) {
   }
 }
 
-RunnerKeeper::RunnerKeeper(Runtime& runtime, catalog::Catalog& catalog, metadata::Identity identity,
-                           metadata::RunnerToken token, std::int64_t ttl_ms, StopSignal& stop)
+RunnerKeeper::RunnerKeeper(Runtime& runtime, catalog::Catalog& catalog, const metadata::RevisionRecord& record,
+                           metadata::RunnerToken token, Amount done, std::int64_t ttl_ms, StopSignal& stop)
     : runtime_(runtime),
       catalog_(catalog),
-      identity_(std::move(identity)),
+      identity_(record.identity),
       token_(std::move(token)),
+      total_{record.operation->total_members, record.operation->total_bytes},
       ttl_ms_(ttl_ms),
       stop_(stop),
+      members_(done.members),
+      bytes_(done.bytes),
       ended_(runtime.make_event()) {
   auto task = try_spawn(runtime_, "runner-renewal", [this] { renew_until_ended(); });
   if (task.ok()) {
@@ -99,15 +104,22 @@ void RunnerKeeper::set_message(std::string message) {
 }
 
 void RunnerKeeper::renew_until_ended() {
-  const std::int64_t every_ms = std::min(kReportEveryMs, ttl_ms_ / 4);
+  const std::int64_t sign_every_ms = ttl_ms_ / 4;
+  const std::int64_t look_every_ms = std::min(kLookEveryMs, sign_every_ms);
+  const std::int64_t tick_ms = std::min(kTickMs, look_every_ms);
   std::int64_t reported_ms = runtime_.mono_ms();
-  std::uint64_t reported_bytes = 0;
-  std::string reported_message;
-  while (!ended_->wait_until(runtime_.mono_ms() + every_ms)) {
+  std::int64_t looked_ms = reported_ms;
+  metadata::ReportOperation reported = report();
+  while (!ended_->wait_until(runtime_.mono_ms() + tick_ms)) {
     const metadata::ReportOperation command = report();
     const std::int64_t now_ms = runtime_.mono_ms();
-    const bool news = command.processed_bytes != reported_bytes || command.message != reported_message;
-    if (!news && now_ms - reported_ms < ttl_ms_ / 4) {
+    const bool news = command.processed_members != reported.processed_members ||
+                      command.processed_bytes != reported.processed_bytes || command.message != reported.message;
+    const bool far = command.processed_members - reported.processed_members > total_.members / kFarPart ||
+                     command.processed_bytes - reported.processed_bytes > total_.bytes / kFarPart;
+    if (!far && now_ms - looked_ms < look_every_ms) continue;
+    looked_ms = now_ms;
+    if (!news && now_ms - reported_ms < sign_every_ms) {
       // Nothing to tell; but whoever cancels it is heard at once.
       const auto found = catalog_.query_operation(token_.operation_id);
       if (!found.ok() || found->operation.state == metadata::OperationState::kRunning) continue;
@@ -120,8 +132,7 @@ void RunnerKeeper::renew_until_ended() {
     }
     if (!renewed.ok()) continue;
     reported_ms = now_ms;
-    reported_bytes = command.processed_bytes;
-    reported_message = command.message;
+    reported = command;
   }
 }
 

@@ -29,15 +29,23 @@ std::string text_kept_of(const Status& status);
 /// The verb that goes on with an operation of this kind.
 std::string_view verb_of(metadata::OperationKind kind);
 
-/// Looks every 2 seconds whether the operation still runs, and reports then if there is progress, at a quarter of the
-/// time to live in any case. An operation that was cancelled or taken over stops the work through `stop`.
+struct Amount {
+  std::uint64_t members = 0;
+  std::uint64_t bytes = 0;
+};
+
+/// Reports progress every 2 seconds, or twice a second while each report is of a tenth of the whole at least; at a
+/// quarter of the time to live in any case. Looks every 2 seconds whether the operation still runs: one that was
+/// cancelled or taken over stops the work through `stop`.
 class RunnerKeeper {
  public:
-  RunnerKeeper(Runtime& runtime, catalog::Catalog& catalog, metadata::Identity identity, metadata::RunnerToken token,
-               std::int64_t ttl_ms, StopSignal& stop);
+  /// `record` has the operation, of which `done` was done before this runner.
+  RunnerKeeper(Runtime& runtime, catalog::Catalog& catalog, const metadata::RevisionRecord& record,
+               metadata::RunnerToken token, Amount done, std::int64_t ttl_ms, StopSignal& stop);
   ~RunnerKeeper();  ///< stops; gives the token back unless the operation ended
 
   void add(std::uint64_t members, std::uint64_t bytes);
+  Amount done() const { return {members_.load(), bytes_.load()}; }
   /// Shown by the operation while it runs: what it waits for, or why its last runner stopped.
   void set_message(std::string message);
   /// Ends the operation as DONE or FAILED, with what was seen of the revision where the rules want that.
@@ -52,13 +60,14 @@ class RunnerKeeper {
   catalog::Catalog& catalog_;
   const metadata::Identity identity_;
   const metadata::RunnerToken token_;
+  const Amount total_;
   const std::int64_t ttl_ms_;
   StopSignal& stop_;
   bool give_back_ = true;
   mutable std::mutex mutex_;
   std::string message_;  ///< guarded by mutex_
-  std::atomic<std::uint64_t> members_{0};
-  std::atomic<std::uint64_t> bytes_{0};
+  std::atomic<std::uint64_t> members_;
+  std::atomic<std::uint64_t> bytes_;
   std::unique_ptr<Event> ended_;
   std::unique_ptr<Task> task_;
 };

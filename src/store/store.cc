@@ -132,8 +132,7 @@ class StoreImpl final : public Store {
     if (record.availability == metadata::Availability::kImporting) {
       SY_ASSIGN_OR_RETURN(inspection.writer, catalog_.get_writer(record.identity));
     }
-    if (record.availability == metadata::Availability::kReady ||
-        record.availability == metadata::Availability::kDegraded) {
+    if (is_published(record.availability)) {
       auto manifest = load_manifest(*parts_.cold, record);
       if (manifest.ok()) {
         inspection.manifest = std::move(manifest).value();

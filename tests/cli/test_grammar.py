@@ -105,7 +105,7 @@ def test_usage_errors_name_found_wanted_and_the_nearest(steelyard, words, messag
         (["import", ".", "--residency", "warm"], '"warm"', "hot or cold"),
         (["import", ".", "--wait", "5"], "5", "duration"),
         (["policy", "set", "m", "--ratio", "1"], '"1"', "0.000001 to 0.999999"),
-        (["policy", "set", "m", "--ratio", "0.1234567"], '"0.1234567"', "0.000001 to 0.999999"),
+        (["policy", "set", "m", "--ratio", "0.1234567"], '"0.1234567": it has 7 decimal places', "0.000001 to 0.999999"),
         (["evict", "m", "--ratio", "0"], '"0"', "0.000001 to 0.999999"),
         (["watch", "m", "--timeout", "31d"], '"31d"', "0s to 30d"),
         (["cat", "x", "f", "--range", "9-3"], '"9-3"', "START-END"),

@@ -154,3 +154,10 @@ def test_a_relative_path_in_the_config_file_is_relative_to_the_file(steelyard, t
     path = write_config(steelyard, '[cold]\npath = "../tier"\n')
     assert show(steelyard)["cold.path"]["value"] == str(path.parent.parent / "tier")
     assert show(steelyard, "--cold-path", "tier")["cold.path"]["value"] == "tier"
+
+
+def test_a_config_file_that_cannot_be_looked_for(steelyard):
+    """Nobody named it: the next step is another HOME."""
+    (steelyard.home / ".config").symlink_to(".config")
+    error = steelyard.error("list", code=10)
+    assert "looking for the config file" in error["message"] and "--config" in error["hint"]

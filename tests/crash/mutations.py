@@ -60,6 +60,7 @@ class Mutation:
     repeat: tuple[int, ...] = (0,)
     killed_here: bool = True  # False: another module kills it at every point, and looks closer
     beside: str = ""  # the mutations whose points need not be tried again
+    then: tuple[str, ...] = ()  # what may stand when the words were repeated: see `standing`
 
     def fault(self, rule: str) -> dict[str, str]:
         return {**self.env, "STEELYARD_FAULT": ",".join(filter(None, (self.faults, rule)))}
@@ -229,55 +230,62 @@ def without_identity(place: Place) -> None:
 
 MUTATIONS: dict[str, Mutation] = {
     "import": Mutation(lambda place: None, lambda place: harness.import_args(place.source, "m"), killed_here=False),
-    "import-again": Mutation(model, lambda place: harness.import_args(place.other, "m"), env=SNAPSHOTS, beside="import"),
-    "import-read-back": Mutation(model, lambda place: (*harness.import_args(place.other, "n"), "--verify-after-write"), faults="EMLINK@tier.link_content", beside="import"),
+    "import-again": Mutation(model, lambda place: harness.import_args(place.other, "m"), env=SNAPSHOTS, beside="import", then=("m READY COLD NONE",)),
+    "import-read-back": Mutation(model, lambda place: (*harness.import_args(place.other, "n"), "--verify-after-write"), faults="EMLINK@tier.link_content", beside="import", then=("m READY COLD NONE, n READY COLD NONE",)),
     "materialize": Mutation(model, lambda place: ("materialize", "m", place.folder / "out"), killed_here=False),
-    "materialize-over": Mutation(with_a_target, lambda place: ("materialize", "m", place.folder / "out", "--force"), beside="materialize"),
+    "materialize-over": Mutation(with_a_target, lambda place: ("materialize", "m", place.folder / "out", "--force"), beside="materialize", then=("m READY COLD NONE",)),
     "materialize-over-without-exchange": Mutation(
-        with_a_target, lambda place: ("materialize", "m", place.folder / "out", "--force"), faults="EINVAL@materialize.exchange", beside="materialize-over"
+        with_a_target, lambda place: ("materialize", "m", place.folder / "out", "--force"), faults="EINVAL@materialize.exchange", beside="materialize-over", then=("m READY COLD NONE",)
     ),
     "delete": Mutation(model, lambda place: ("delete", "m", "--yes"), killed_here=False),
-    "delete-with-snapshots": Mutation(model, lambda place: ("delete", "m", "--yes", "--wait", "1s"), env=SNAPSHOTS, beside="delete"),
+    "delete-with-snapshots": Mutation(model, lambda place: ("delete", "m", "--yes", "--wait", "1s"), env=SNAPSHOTS, beside="delete", then=("m DELETED ABSENT NONE",)),
     "abort": Mutation(interrupted, lambda place: ("abort", "half", "--yes"), killed_here=False),
     "gc": Mutation(interrupted, lambda place: NOW, killed_here=False),
-    "gc-with-garbage": Mutation(garbage, lambda place: NOW),
+    "gc-with-garbage": Mutation(garbage, lambda place: NOW, then=("m DELETED ABSENT NONE, n READY COLD NONE",)),
     "reconcile": Mutation(interrupted, lambda place: ("reconcile",), killed_here=False),
-    "reconcile-abandoned": Mutation(abandoned, lambda place: ("reconcile", "--import-abandon-after", "2s")),
-    "reconcile-stray-marker": Mutation(with_a_stray_marker, lambda place: ("reconcile",), beside="reconcile"),
-    "reconcile-repair": Mutation(repairing_from_the_store, lambda place: ("reconcile",), beside="repair"),
+    "reconcile-abandoned": Mutation(abandoned, lambda place: ("reconcile", "--import-abandon-after", "2s"), then=("half DELETED ABSENT NONE, m READY COLD NONE",)),
+    "reconcile-stray-marker": Mutation(with_a_stray_marker, lambda place: ("reconcile",), beside="reconcile", then=("m READY COLD NONE",)),
+    "reconcile-repair": Mutation(repairing_from_the_store, lambda place: ("reconcile",), beside="repair", then=("m READY COLD NONE, twin READY COLD NONE, whole READY COLD NONE",)),
     "repair": Mutation(degraded, lambda place: ("repair", "m", "--source", place.source), killed_here=False),
-    "repair-by-link": Mutation(with_a_whole_copy, lambda place: ("repair", "m"), beside="repair"),
-    "repair-start": Mutation(degraded, lambda place: ("repair", "m", "--no-wait")),
-    "rehydrate": Mutation(model, lambda place: ("rehydrate", "m")),
-    "rehydrate-anew": Mutation(rehydrating_elsewhere, lambda place: ("rehydrate", "m"), beside="rehydrate"),
-    "rehydrate-ratio": Mutation(model, lambda place: ("rehydrate", "m", "--ratio", "0.5"), beside="rehydrate"),
-    "rehydrate-make-room": Mutation(memory_is_full, lambda place: ("rehydrate", "n", "--make-room"), env=SMALL_MEMORY, beside="rehydrate evict"),
-    "reconcile-rehydrate": Mutation(rehydrating, lambda place: ("reconcile",), beside="rehydrate"),
-    "import-hot": Mutation(lambda place: None, lambda place: (*harness.import_args(place.source, "m"), "--residency", "hot"), beside="import rehydrate"),
-    "evict": Mutation(in_memory, lambda place: ("evict", "m")),
-    "evict-ratio": Mutation(in_memory, lambda place: ("evict", "m", "--ratio", "0.5"), beside="evict"),
-    "evict-what-is-bad-below": Mutation(evicting_what_is_bad_below, lambda place: ("evict", "m"), repeat=(5, 6), beside="evict"),
-    "reconcile-evict": Mutation(evicting, lambda place: ("reconcile",), beside="evict"),
-    "reconcile-evict-paused": Mutation(evicting_under_a_lease, lambda place: ("reconcile",), beside="evict"),
-    "delete-in-memory": Mutation(in_memory, lambda place: ("delete", "m", "--yes"), beside="delete"),
-    "gc-in-memory": Mutation(left_in_memory, lambda place: NOW, beside="gc"),
-    "policy-set": Mutation(model, lambda place: ("policy", "set", "m", "--prefer", "hot", "--mode", "auto", "--expect-generation", generation_of(place)), env=SNAPSHOTS),
-    "reconcile-policy-hot": Mutation(with_a_policy("hot", "pinned", model), lambda place: ("reconcile",), beside="reconcile rehydrate"),
-    "reconcile-policy-cold": Mutation(with_a_policy("cold", "pinned", in_memory), lambda place: ("reconcile",), beside="reconcile evict"),
-    "reconcile-policy-mixed": Mutation(with_a_policy("mixed --ratio 0.5", "pinned", in_memory), lambda place: ("reconcile",), beside="reconcile evict"),
-    "lease-acquire-policy": Mutation(with_a_policy("hot", "auto", model), lambda place: ("lease", "acquire", "m", "--holder", "h", "--nonce", "n"), beside="lease-acquire rehydrate"),
-    "repair-from-memory": Mutation(hot_and_bad_below, lambda place: ("repair", "m"), beside="repair"),
-    "repair-in-memory": Mutation(bad_in_memory, lambda place: ("repair", "m"), beside="repair"),
-    "verify-beside-memory": Mutation(bad_in_memory, lambda place: ("verify", "m"), repeat=(5,), beside="verify"),
-    "operation-cancel": Mutation(repairing, lambda place: ("operation", "cancel", operation_of(place))),
-    "verify": Mutation(damaged, lambda place: ("verify", "m"), repeat=(5,)),
-    "lease-acquire": Mutation(model, lambda place: ("lease", "acquire", "m", "--holder", "h", "--nonce", "n"), env=SNAPSHOTS),
-    "lease-renew": Mutation(leased, lambda place: ("lease", "renew", (place.folder / "lease").read_text(), "--ttl", "2h")),
-    "lease-release": Mutation(leased, lambda place: ("lease", "release", (place.folder / "lease").read_text())),
-    "lease-uncertain": Mutation(model, lambda place: ("lease", "acquire", "m", "--holder", "h", "--nonce", "n"), faults="EIO@log.commit"),
-    "recover": Mutation(model, lambda place: ("recover", "--force", "--yes"), repeat=(0,)),
-    "doctor-adopt": Mutation(without_identity, lambda place: ("doctor", "--adopt", "--yes"), beside="import"),
+    "repair-by-link": Mutation(with_a_whole_copy, lambda place: ("repair", "m"), beside="repair", then=("m READY COLD NONE, twin READY COLD NONE, whole READY COLD NONE",)),
+    "repair-start": Mutation(degraded, lambda place: ("repair", "m", "--no-wait"), then=("m DEGRADED COLD REPAIRING, twin READY COLD NONE", "m DEGRADED COLD REPAIRING, twin DEGRADED COLD NONE")),
+    "rehydrate": Mutation(model, lambda place: ("rehydrate", "m"), then=("m READY HOT NONE",)),
+    "rehydrate-anew": Mutation(rehydrating_elsewhere, lambda place: ("rehydrate", "m"), beside="rehydrate", then=("m READY HOT NONE",)),
+    "rehydrate-ratio": Mutation(model, lambda place: ("rehydrate", "m", "--ratio", "0.5"), beside="rehydrate", then=("m READY MIXED NONE",)),
+    "rehydrate-make-room": Mutation(memory_is_full, lambda place: ("rehydrate", "n", "--make-room"), env=SMALL_MEMORY, beside="rehydrate evict", then=("m READY COLD NONE, n READY HOT NONE", "m READY COLD EVICTING, n READY HOT NONE")),
+    "reconcile-rehydrate": Mutation(rehydrating, lambda place: ("reconcile",), beside="rehydrate", then=("m READY HOT NONE",)),
+    "import-hot": Mutation(lambda place: None, lambda place: (*harness.import_args(place.source, "m"), "--residency", "hot"), beside="import rehydrate", then=("m READY HOT NONE", "m READY COLD NONE, m READY HOT NONE", "m READY COLD REHYDRATING, m READY HOT NONE")),
+    "evict": Mutation(in_memory, lambda place: ("evict", "m"), then=("m READY COLD NONE",)),
+    "evict-ratio": Mutation(in_memory, lambda place: ("evict", "m", "--ratio", "0.5"), beside="evict", then=("m READY MIXED NONE",)),
+    "evict-what-is-bad-below": Mutation(evicting_what_is_bad_below, lambda place: ("evict", "m"), repeat=(5, 6), beside="evict", then=("m READY HOT REPAIRING",)),
+    "reconcile-evict": Mutation(evicting, lambda place: ("reconcile",), beside="evict", then=("m READY COLD NONE",)),
+    "reconcile-evict-paused": Mutation(evicting_under_a_lease, lambda place: ("reconcile",), beside="evict", then=("m READY HOT EVICTING",)),
+    "delete-in-memory": Mutation(in_memory, lambda place: ("delete", "m", "--yes"), beside="delete", then=("m DELETED ABSENT NONE",)),
+    "gc-in-memory": Mutation(left_in_memory, lambda place: NOW, beside="gc", then=("m DELETED ABSENT NONE",)),
+    "policy-set": Mutation(model, lambda place: ("policy", "set", "m", "--prefer", "hot", "--mode", "auto", "--expect-generation", generation_of(place)), env=SNAPSHOTS, then=("m READY COLD NONE", "m READY HOT NONE")),
+    "reconcile-policy-hot": Mutation(with_a_policy("hot", "pinned", model), lambda place: ("reconcile",), beside="reconcile rehydrate", then=("m READY HOT NONE",)),
+    "reconcile-policy-cold": Mutation(with_a_policy("cold", "pinned", in_memory), lambda place: ("reconcile",), beside="reconcile evict", then=("m READY COLD NONE",)),
+    "reconcile-policy-mixed": Mutation(with_a_policy("mixed --ratio 0.5", "pinned", in_memory), lambda place: ("reconcile",), beside="reconcile evict", then=("m READY MIXED NONE",)),
+    "lease-acquire-policy": Mutation(with_a_policy("hot", "auto", model), lambda place: ("lease", "acquire", "m", "--holder", "h", "--nonce", "n"), beside="lease-acquire rehydrate", then=("m READY HOT NONE",)),
+    "repair-from-memory": Mutation(hot_and_bad_below, lambda place: ("repair", "m"), beside="repair", then=("m READY HOT NONE",)),
+    "repair-in-memory": Mutation(bad_in_memory, lambda place: ("repair", "m"), beside="repair", then=("m READY HOT NONE",)),
+    "verify-beside-memory": Mutation(bad_in_memory, lambda place: ("verify", "m"), repeat=(5,), beside="verify", then=("m READY HOT REPAIRING",)),
+    "operation-cancel": Mutation(repairing, lambda place: ("operation", "cancel", operation_of(place)), then=("m DEGRADED COLD NONE, twin READY COLD NONE", "m DEGRADED COLD NONE, twin DEGRADED COLD NONE")),
+    "verify": Mutation(damaged, lambda place: ("verify", "m"), repeat=(5,), then=("m DEGRADED COLD NONE, twin DEGRADED COLD NONE",)),
+    "lease-acquire": Mutation(model, lambda place: ("lease", "acquire", "m", "--holder", "h", "--nonce", "n"), env=SNAPSHOTS, then=("m READY COLD NONE",)),
+    "lease-renew": Mutation(leased, lambda place: ("lease", "renew", (place.folder / "lease").read_text(), "--ttl", "2h"), then=("m READY COLD NONE",)),
+    "lease-release": Mutation(leased, lambda place: ("lease", "release", (place.folder / "lease").read_text()), then=("m READY COLD NONE",)),
+    "lease-uncertain": Mutation(model, lambda place: ("lease", "acquire", "m", "--holder", "h", "--nonce", "n"), faults="EIO@log.commit", then=("m READY COLD NONE",)),
+    "recover": Mutation(model, lambda place: ("recover", "--force", "--yes"), repeat=(0,), then=("m READY COLD NONE",)),
+    "doctor-adopt": Mutation(without_identity, lambda place: ("doctor", "--adopt", "--yes"), beside="import", then=("m READY COLD NONE",)),
 }  # fmt: skip
+
+
+def standing(steelyard: Steelyard) -> str:
+    """Of each revision its name, availability, residency and operation. Generations of one name that stand alike, which an
+    import that was killed when it had published leaves, count once."""
+    revisions = harness.revisions(steelyard, "--all")
+    return ", ".join(sorted({"{resource_id} {availability} {residency} {operation}".format(**one) for one in revisions}))
 
 
 def generation_of(place: Place) -> int:

@@ -33,7 +33,7 @@ class Mover(Worker):
 
     def a_rehydration(self):
         ratio = self.a_ratio()
-        make_room = ("--make-room",) if self.rng.random() < 0.6 else ()
+        make_room = ("--make-room",) if self.rng.random() < 0.8 else ()
         code, document, _ = self.call("rehydrate", self.a_name(), *ratio, *make_room)
         if code == 0:
             # A ratio's second half, an eviction, is left out where others took everything out meanwhile.
@@ -66,7 +66,7 @@ class Mover(Worker):
 
     def run(self) -> None:
         steps = [(self.an_import, 2), (self.a_delete, 1), (self.a_read, 5), (self.whole_store, 3), (self.a_policy, 2)]
-        steps += [(self.a_rehydration, 7), (self.an_eviction, 2)]
+        steps += [(self.a_rehydration, 7), (self.an_eviction, 4)]
         for _ in range(STEPS):
             self.rng.choices([step for step, _ in steps], [weight for _, weight in steps])[0]()
 
@@ -84,7 +84,9 @@ def test_sixteen_processes_that_move_revisions(memory_path, noflock, locks):
         ledger.imported[steelyard("-q", *harness.import_args(source, f"model-{number}")).last] = source
     workers = [Mover(number, steelyard, sources, ledger, memory_path) for number in range(WORKERS)]
     work(workers)
-    print(dict(sum((worker.seen for worker in workers), Counter())))
+    seen = sum((worker.seen for worker in workers), Counter())
+    print(dict(seen))
+    assert seen["rehydrate: 0"] and seen["evict: 0"], seen
     assert {"evict", "rehydrate", "policy", "lease", "verify"} <= {verb for worker in workers for verb in worker.done}
 
     listed = checker.assert_sound(steelyard)

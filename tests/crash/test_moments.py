@@ -249,4 +249,5 @@ def test_killed_at_a_hundred_random_moments_of_moves(memory_path):
     sources = [harness.small_checkpoint(memory_path / "sources" / str(number), seed=number, mib_per_shard=1) for number in range(3)]
     histories = [HistoryOfMoves(memory_path / f"history-{number}", sources, seed=number) for number in range(STORES_WITH_MEMORY)]
     killed = run_all(histories, KILLS_PER_STORE_WITH_MEMORY)
-    assert {"evict", "rehydrate", "repair", "delete", "reconcile", "lease"} <= set(killed), killed
+    # `reconcile` and `lease` carry out the same policy, by turns.
+    assert {"evict", "rehydrate", "repair", "delete"} <= set(killed) and {"reconcile", "lease"} & set(killed), killed

@@ -58,6 +58,7 @@ def test_killed_at_every_point(memory_path, name):
         again = steelyard.run(*words, env=mutation.env)
         assert again.code in mutation.repeat, f"{where}\n{again.explain()}"
         assert "waiting for" not in again.stderr, f"{where}\n{again.explain()}"
+        assert mutations.standing(steelyard) in mutation.then, f"{where}\n{again.explain()}"
         checker.assert_back_to_nothing(steelyard, asides=len(list(steelyard.store.glob("catalog.*.aside"))))
     assert killed >= len(tries) // 2
 

@@ -268,8 +268,7 @@ void Model::see(Operation& by, const oplog::Append& append, const metadata::Leas
     if (lease.renewable_until_mono_ms != 0 && lease.expires_mono_ms > lease.renewable_until_mono_ms) {
       violated(name + " is granted beyond the bound of its drain");
     }
-    if (!lives && (revision == nullptr || (revision->now().availability != Availability::kReady &&
-                                           revision->now().availability != Availability::kDegraded))) {
+    if (!lives && (revision == nullptr || !revision->readable())) {
       violated(name + " is granted on what nobody may read");
     }
     if (lease.expires_mono_ms > append.at.mono_ms + lease.ttl_ms) violated(name + " is longer than asked for");

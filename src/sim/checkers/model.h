@@ -96,10 +96,7 @@ struct Revision {
 
   const metadata::RevisionRecord& now() const { return facts.back().record; }
   bool published() const { return now().committed_seq != 0; }
-  bool readable() const {
-    return now().availability == metadata::Availability::kReady ||
-           now().availability == metadata::Availability::kDegraded;
-  }
+  bool readable() const { return is_published(now().availability); }
   bool compacted = false;  ///< its record is gone
   std::uint64_t compacted_at = 0;
 };

@@ -73,7 +73,7 @@ void Model::listed(const metadata::ListQuery& query, const Result<metadata::List
   for (const auto& [identity, revision] : revisions_) {
     const Availability state = revision.now().availability;
     if (revision.compacted) continue;
-    if (query.all || state == Availability::kReady || state == Availability::kDegraded) expected.push_back(identity);
+    if (query.all || is_published(state)) expected.push_back(identity);
   }
   std::vector<Identity> found;
   for (const RevisionRecord& record : answer->records) {

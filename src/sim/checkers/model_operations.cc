@@ -74,7 +74,7 @@ void Model::check_operations(Operation& by, const oplog::Append& append, const R
   }
   if (after.finished_operations != retained)
     violated(name + ": the operations that ended are not retained as they were");
-  if (after.operation && after.availability != Availability::kReady && after.availability != Availability::kDegraded) {
+  if (after.operation && !is_published(after.availability)) {
     violated(fmt::format("{} is {} and has a running operation", name, metadata::name_of(after.availability)));
   }
 }

@@ -64,7 +64,7 @@ Status Client::move(const Identity& identity, const Course& course) {
   store::ResidencyRequest request;
   request.target = selector_of(identity);
   request.wait = course.wait;
-  request.make_room = !course.evicts && random_.per_mille(350);
+  request.make_room = !course.evicts && random_.per_mille(500);
   request.ratio_millionths = course.ratio_millionths;
   const std::string instance = own_instance();
   Operation& operation =

@@ -1,0 +1,242 @@
+#include "store/operation_run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "formats/ref.h"
+#include "store/damage_record.h"
+#include "store/manifest_file.h"
+#include "store/resolve.h"
+#include "store/writer_keeper.h"
+
+namespace steelyard::store {
+namespace {
+
+using metadata::OperationState;
+using metadata::RevisionRecord;
+
+/// Between reading a record and starting an operation on it others may change it.
+constexpr int kTriesMax = 5;
+constexpr std::int64_t kPauseMs = 100;
+
+bool is_deleted(Context& context, const RevisionRecord& record) { return !check_not_deleted(context, record).ok(); }
+
+}  // namespace
+
+Status OperationRun::run() {
+  SY_ASSIGN_OR_RETURN(record_, resolve(context_.catalog, asked_.selector, Purpose::kReadDegraded));
+  if (const metadata::Operation* before = done_before()) {
+    operation_ = *before;
+    return {};
+  }
+  SY_RETURN_IF_ERROR(check_expected());
+  const Selector same = selector_of(record_.identity);
+  for (int tries = 1;;) {
+    moved_ = false;
+    Status done = run_on_record();
+    if (done.ok() || !token_.token.empty()) return done;
+    // Waiting helps where somebody else runs the same operation, and not where a lease or another operation is in the
+    // way.
+    const bool busy = done.code() == Code::kBusy && asked_.wait && asked_.wait_for_others;
+    const bool moved = (done.code() == Code::kStaleGeneration || moved_) && !asked_.expected_generation;
+    if (!busy && !moved) return done;
+    SY_RETURN_IF_ERROR(stop_.status(noun()));
+    const bool was_running = record_.operation.has_value();
+    SY_ASSIGN_OR_RETURN(record_, resolve(context_.catalog, same, Purpose::kReadDegraded));
+    const bool somebody_works = is_own() || (was_running && !record_.operation);
+    if (busy && !somebody_works) return done;
+    if (busy) {
+      if (!std::exchange(said_that_it_waits_, true)) observer_.warning("waiting: " + done.message());
+      context_.runtime.sleep_ms(kPauseMs);
+    } else if (tries++ == kTriesMax) {
+      return done;
+    }
+  }
+}
+
+Status OperationRun::run_on_record() {
+  operation_.reset();
+  SY_RETURN_IF_ERROR(look());
+  if (!record_.operation) {
+    SY_ASSIGN_OR_RETURN(const bool done, is_done());
+    if (done) return {};
+    SY_RETURN_IF_ERROR(check_room());
+  }
+  SY_RETURN_IF_ERROR(start());
+  after_start();
+  return token_.token.empty() ? Status() : carry_out();
+}
+
+std::string OperationRun::ref() const { return formats::format_ref(record_.identity); }
+
+std::string OperationRun::same_command() const {
+  return fmt::format("steelyard {} {}{}", verb_of(asked_.kind), ref(), arguments());
+}
+
+bool OperationRun::is_own() const {
+  const auto& running = record_.operation;
+  return running && running->kind == asked_.kind && running->target == asked_.target &&
+         running->ratio_millionths == asked_.ratio_millionths;
+}
+
+/// The operation that this request started, where its answer was lost: the last one that was started at the expected
+/// generation, to the same end.
+const metadata::Operation* OperationRun::done_before() const {
+  if (!asked_.expected_generation || *asked_.expected_generation == record_.metadata_generation) return nullptr;
+  const auto& ended = record_.finished_operations;
+  const auto own = std::find_if(ended.rbegin(), ended.rend(), [&](const metadata::Operation& operation) {
+    return operation.request.expected_generation == *asked_.expected_generation;
+  });
+  const bool same = own != ended.rend() && own->kind == asked_.kind && own->target == asked_.target &&
+                    own->ratio_millionths == asked_.ratio_millionths && own->state == OperationState::kDone;
+  return same ? &*own : nullptr;
+}
+
+/// An operation that was started at the expected generation is this one, interrupted.
+Status OperationRun::check_expected() const {
+  if (!asked_.expected_generation || *asked_.expected_generation == record_.metadata_generation) return {};
+  if (is_own() && record_.operation->request.expected_generation == *asked_.expected_generation) return {};
+  return {Code::kStaleGeneration,
+          fmt::format("{}: metadata generation {} was expected, the current one is {}", ref(),
+                      *asked_.expected_generation, record_.metadata_generation),
+          "read the record again, and repeat the request if it still makes sense"};
+}
+
+Status OperationRun::load() {
+  auto manifest = load_manifest(context_.cold, record_);
+  if (manifest.ok()) {
+    manifest_ = std::move(manifest).value();
+    return {};
+  }
+  if (manifest.code() != Code::kCorrupt) return std::move(manifest).status();
+  SY_RETURN_IF_ERROR(check_not_deleted(context_, record_));
+  record_bad_manifest(context_, record_, stop_);
+  if (is_own()) {
+    SY_RETURN_IF_ERROR(take());
+    if (!token_.token.empty()) {
+      RunnerKeeper runner = keeper({});
+      SY_RETURN_IF_ERROR(fail(runner, manifest.status()));
+    }
+  }
+  return std::move(manifest).status().with_hint(
+      "nothing else holds a manifest, and without it no object can be used; import the source again as a new "
+      "generation");
+}
+
+metadata::RunnerGrant OperationRun::grant() const {
+  return runner_grant(context_.runtime, context_.options.writer_ttl_ms);
+}
+
+/// Starts the operation, or takes over the one that nobody runs. Whatever else runs, the log says what can be done
+/// about it.
+Status OperationRun::start() {
+  if (is_own()) return take();
+  metadata::StartOperation command;
+  command.identity = record_.identity;
+  command.expected_metadata_generation = asked_.expected_generation.value_or(record_.metadata_generation);
+  command.operation_id = context_.runtime.random_hex(16);
+  command.kind = asked_.kind;
+  command.target = asked_.target;
+  command.ratio_millionths = asked_.ratio_millionths;
+  describe(command);
+  if (metadata::moves_replicas(asked_.kind)) {
+    command.hot_instance = instance_;
+    command.hot_boot_id = context_.runtime.epoch();
+  }
+  if (asked_.wait) command.runner = grant();
+  token_.operation_id = command.operation_id;
+  SY_ASSIGN_OR_RETURN(const metadata::Answer started, context_.catalog.start_operation(command));
+  return asked_.wait ? begun(started) : remember(*started.record);
+}
+
+Status OperationRun::take() {
+  token_.operation_id = record_.operation->operation_id;
+  // One of another memory is ended first, as nobody here could go on with it.
+  if (!asked_.wait && record_.operation->hot_instance == instance_) return remember(record_);
+  metadata::TakeOperation command;
+  command.identity = record_.identity;
+  command.operation_id = token_.operation_id;
+  command.runner = grant();
+  command.hot_instance = instance_;
+  command.hot_boot_id = context_.runtime.epoch();
+  SY_ASSIGN_OR_RETURN(const metadata::Answer taken, context_.catalog.take_operation(command));
+  return begun(taken);
+}
+
+Status OperationRun::begun(const metadata::Answer& answer) {
+  SY_CHECK(answer.runner.has_value(), "who becomes the runner is told so");
+  token_.token = answer.runner->token;
+  token_.run_attempt = answer.runner->run_attempt;
+  known_source_ = answer.runner->source;
+  return remember(*answer.record);
+}
+
+Status OperationRun::remember(const RevisionRecord& record) {
+  record_ = record;
+  operation_ = record.operation;
+  return {};
+}
+
+RunnerKeeper OperationRun::keeper(Amount done) {
+  return {context_.runtime, context_.catalog, record_, token_, done, context_.options.writer_ttl_ms, stop_};
+}
+
+Status OperationRun::carry_out() {
+  // What the runners before this one did is done, however much of it they told.
+  const Amount todo = left();
+  const Amount all{operation_->total_members, operation_->total_bytes};
+  RunnerKeeper runner =
+      keeper({all.members - std::min(all.members, todo.members), all.bytes - std::min(all.bytes, todo.bytes)});
+  Status status = work(runner);
+  const bool worked = status.ok();
+  if (worked) {
+    auto ended = runner.end(OperationState::kDone, done_message(), observation());
+    if (ended.ok()) {
+      after_end();
+      record_ = std::move(ended).value();
+      operation_ = ended_operation(*operation_, OperationState::kDone, record_);
+      return {};
+    }
+    status = std::move(ended).status();
+  }
+  if (is_deleted(context_, record_)) {
+    clear_up();
+    return {Code::kNotReady, fmt::format("{} was deleted, and {} has ended with it", ref(), noun()),
+            "there is nothing to be done for it any more"};
+  }
+  if (!worked && can_never_go_on(status) && fail(runner, status).ok()) return status;
+  return stopped(runner, std::move(status));
+}
+
+/// The operation runs on without this runner, or was ended by others.
+Status OperationRun::stopped(RunnerKeeper& runner, Status why) {
+  runner.set_message(text_kept_of(why));
+  const auto found = context_.catalog.query_operation(token_.operation_id);
+  if (found.ok() && found->operation.state == OperationState::kCancelled) {
+    // What it moved stays, and is to be known.
+    if (metadata::moves_replicas(asked_.kind)) {
+      record_findings(context_, found->record, {}, stop_).status().ignore("a reconcile finds it");
+    }
+    return {Code::kConflict,
+            fmt::format("{} of {} was {} (operation {}); what it did stays", noun(), ref(), found->operation.message,
+                        token_.operation_id),
+            fmt::format("`{}` starts another, if it is still wanted", same_command())};
+  }
+  if (stop_.stopped()) why = stop_.status(noun());
+  // Whoever took it over takes away what this one works on before a renewal tells it.
+  if (why.code() == Code::kUnavailable && !is_cancelled(why)) {
+    metadata::ReportOperation sign;
+    sign.identity = record_.identity;
+    sign.token = token_;
+    const Status renewed = context_.catalog.report_operation(sign).status();
+    if (is_lost(renewed)) why = renewed;
+  }
+  const std::string next = fmt::format("the operation goes on with `{}`", same_command());
+  const std::string hint = why.hint().empty() || is_cancelled(why) ? next : why.hint() + "; " + next;
+  return std::move(why).with_hint(hint);
+}
+
+}  // namespace steelyard::store
