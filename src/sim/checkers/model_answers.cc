@@ -259,11 +259,12 @@ void Model::passed(const Operation& operation, bool short_of_room, const Status&
   const Code code = answer.code();
   const bool damage = code == Code::kCorrupt && !any_damage();
   const bool room = code == Code::kNoSpace && !short_of_room;
-  // It asks for nothing that may be refused. A cancel ends what it carries out, and a delete what it looks at.
+  // It asks for nothing that may be refused, but others may overtake it.
+  const bool overtaken = code == Code::kStaleGeneration && sequence_ > operation.begun_at;
   const bool refused = code == Code::kInvalidArgument || code == Code::kStaleGeneration || code == Code::kNotFound ||
                        code == Code::kGenerationExhausted || code == Code::kLeaseExpired ||
                        code == Code::kPolicyUnsatisfiable || code == Code::kUnauthorized || code == Code::kInternal;
-  if (!damage && !room && !refused) return;
+  if (!damage && !room && (!refused || overtaken)) return;
   violated(
       fmt::format("op {} ({}) fails, and nothing explains it: {}", operation.id, operation.what, answer.to_string()));
 }

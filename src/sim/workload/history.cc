@@ -31,7 +31,7 @@ constexpr int kRottenTriesMax = 4;
 constexpr std::int64_t kPollMs = 500;
 constexpr std::uint64_t kLateStepsPerMille = 400;
 /// Memories that have room for some revisions only.
-constexpr std::uint64_t kShortMemoryPerMille = 400;
+constexpr std::uint64_t kShortMemoryPerMille = 700;
 /// Histories in the end of which everything is deleted.
 constexpr std::uint64_t kEmptiedPerMille = 300;
 
@@ -47,7 +47,7 @@ class Nature {
     start_followers();
     for (const auto& memory : bench_.memories) {
       if (bench_.random.per_mille(kShortMemoryPerMille))
-        bench_.set_capacity(*memory, bench_.random.between(8'000, 40'000));
+        bench_.set_capacity(*memory, bench_.random.between(6'000, 24'000));
     }
     for (std::uint64_t i = 0; i < bench_.profile.troubles; ++i) {
       // Short waits fall into the middle of calls, long ones past times to live.
