@@ -61,8 +61,8 @@ Profile draw_profile(Random& random) {
   profile.calls_per_client = 4 + random.below(9);
   profile.troubles = random.below(12);
   profile.damages = random.per_mille(300);
-  profile.followed = random.per_mille(330);
-  profile.kept = random.per_mille(150);
+  profile.followed = random.per_mille(250);
+  profile.kept = random.per_mille(60);
   constexpr std::uint64_t kMemories[] = {0, 1, 1, 2};
   profile.memories = random.one_of(kMemories);
   profile.hot.error = random.one_of(kTierRates);

@@ -65,6 +65,7 @@ class Client {
     bool evicts = false;
     std::optional<std::uint32_t> ratio_millionths = std::nullopt;
     bool wait = true;
+    bool make_room = false;
   };
   Status move(const metadata::Identity& identity, const Course& course);
   /// Reads here and there in a file of it, for a while.
@@ -73,7 +74,7 @@ class Client {
   void cancel(const metadata::Identity& identity);
   /// Starts an operation past the store, and repeats its requests, as a client of the lifecycle's interface may.
   void operate_by_hand(const metadata::Identity& identity);
-  void set_policy(const metadata::Identity& identity);
+  void set_policy(const metadata::Identity& identity, const metadata::Policy& policy);
   void follow_policy(const metadata::Identity& identity);
   /// In peace: no operation is left on the revision.
   void settle(const metadata::Identity& identity, std::int64_t patience_ms);
@@ -93,6 +94,11 @@ class Client {
   std::uint64_t faults() const;
   void clean_up();
   void move_something();
+  /// Uses some revisions one after the other, and brings the last into a memory that is full.
+  void press_for_room();
+  /// Has a policy bring what is read, and asks for it again right after it was evicted.
+  void ask_too_soon(const metadata::Identity& identity);
+  void set_some_policy(const metadata::Identity& identity);
   void check_cat(const Operation& operation, const metadata::Identity& identity, const std::string& path, bool exact,
                  std::uint64_t first, std::uint64_t last, const std::string& bytes, const Status& status);
   void pause(std::int64_t ms_max);

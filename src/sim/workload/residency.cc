@@ -43,8 +43,9 @@ void Client::move_something() {
   const std::uint64_t die = random_.below(100);
   const auto readable = some_revision(random_.per_mille(950) ? Kind::kReadable : Kind::kPublished);
   if (!readable) return;
+  if (random_.per_mille(100)) return random_.per_mille(500) ? press_for_room() : ask_too_soon(*readable);
   if (die < 55) {
-    Course course{random_.per_mille(450), std::nullopt, random_.per_mille(800)};
+    Course course{.evicts = random_.per_mille(450), .wait = random_.per_mille(800)};
     if (random_.per_mille(300)) course.ratio_millionths = 1 + static_cast<std::uint32_t>(random_.below(999'999));
     move(*readable, course).ignore("judged where it was answered");
   } else if (die < 70) {
@@ -56,7 +57,37 @@ void Client::move_something() {
   } else if (die < 92) {
     follow_policy(*readable);
   } else {
-    set_policy(*readable);
+    set_some_policy(*readable);
+  }
+}
+
+void Client::press_for_room() {
+  constexpr int kRevisions = 4;
+  constexpr std::uint64_t kSpareBytes = 512;
+  for (int i = 0; i < kRevisions && alive(); ++i) {
+    const auto readable = some_revision(Kind::kReadable);
+    if (!readable) return;
+    const bool last = i + 1 == kRevisions;
+    tiers::SimulatedDisk& memory = *bench_.memories[container_];
+    const auto tier = tiers::open_simulated(process_.runtime(), bench_.memories[container_], false);
+    if (last && tier.ok() && !bench_.calm) bench_.set_capacity(memory, (*tier)->usage({}).value().bytes + kSpareBytes);
+    move(*readable, {.make_room = last}).ignore("judged where it was answered");
+    if (!alive()) return;
+    // A lease that ends.
+    start("use " + text_of(*readable));
+    store_->open_revision(selector_of(*readable), {.allow_degraded = true}).status().ignore("used, where it can be");
+    pause(profile_.pause_ms_max);
+  }
+}
+
+void Client::ask_too_soon(const Identity& identity) {
+  set_policy(identity, {Residency::kHot, std::nullopt, metadata::PolicyMode::kAuto});
+  for (int times = 0; times < 2 && alive(); ++times) {
+    move(identity, {.evicts = true}).ignore("judged where it was answered");
+    if (!alive()) return;
+    start("open " + text_of(identity));
+    const auto open = store_->open_revision(selector_of(identity), {.allow_degraded = true});
+    if (open.ok() && alive()) follow_policy(identity);
   }
 }
 
@@ -64,7 +95,7 @@ Status Client::move(const Identity& identity, const Course& course) {
   store::ResidencyRequest request;
   request.target = selector_of(identity);
   request.wait = course.wait;
-  request.make_room = !course.evicts && random_.per_mille(500);
+  request.make_room = course.make_room || (!course.evicts && random_.per_mille(350));
   request.ratio_millionths = course.ratio_millionths;
   const std::string instance = own_instance();
   Operation& operation =
@@ -236,20 +267,26 @@ void Client::run_by_hand(const Identity& identity, const metadata::RunnerGrant& 
   }
 }
 
-void Client::set_policy(const Identity& identity) {
+void Client::set_some_policy(const Identity& identity) {
+  metadata::Policy policy;
+  constexpr metadata::PolicyMode kModes[] = {metadata::PolicyMode::kManual, metadata::PolicyMode::kAuto,
+                                             metadata::PolicyMode::kAuto, metadata::PolicyMode::kPinned};
+  constexpr Residency kPreferences[] = {Residency::kHot, Residency::kCold, Residency::kMixed};
+  policy.mode = random_.one_of(kModes);
+  policy.prefer = random_.one_of(kPreferences);
+  if (policy.prefer == Residency::kMixed) {
+    policy.ratio_millionths = 1 + static_cast<std::uint32_t>(random_.below(999'999));
+  }
+  set_policy(identity, policy);
+}
+
+void Client::set_policy(const Identity& identity, const metadata::Policy& policy) {
   const auto record = catalog_.get_weight_revision(identity);
   if (!alive() || !record.ok()) return;
   metadata::UpdateWeightPolicy command;
   command.identity = identity;
   command.expected_metadata_generation = record->metadata_generation;
-  constexpr metadata::PolicyMode kModes[] = {metadata::PolicyMode::kManual, metadata::PolicyMode::kAuto,
-                                             metadata::PolicyMode::kAuto, metadata::PolicyMode::kPinned};
-  constexpr Residency kPreferences[] = {Residency::kHot, Residency::kCold, Residency::kMixed};
-  command.policy.mode = random_.one_of(kModes);
-  command.policy.prefer = random_.one_of(kPreferences);
-  if (command.policy.prefer == Residency::kMixed) {
-    command.policy.ratio_millionths = 1 + static_cast<std::uint32_t>(random_.below(999'999));
-  }
+  command.policy = policy;
   bool answered = false;
   for (int tries = 0; tries < kTriesMax && alive(); ++tries) {
     Operation& operation = start("policy set " + text_of(identity));
@@ -291,7 +328,8 @@ void Client::settle(const Identity& identity, std::int64_t patience_ms) {
   }
   const metadata::Operation operation = *revision.now().operation;
   if (operation.hot_instance == own_instance()) {
-    const Course course{operation.kind == OperationKind::kEvicting, operation.ratio_millionths, true};
+    const Course course{.evicts = operation.kind == OperationKind::kEvicting,
+                        .ratio_millionths = operation.ratio_millionths};
     Status moved = move(identity, course);
     if (moved.code() == Code::kBusy) {
       process_.runtime().sleep_ms(patience_ms);
@@ -311,7 +349,7 @@ void Client::warm_and_cool(const Identity& identity) {
   if (!has_hot() || !revision.readable() || !bench_.look_at(identity).damaged.empty()) return;
   const metadata::Policy policy = revision.now().policy;
   const auto go = [&](bool evicts, Residency wanted) {
-    const Status moved = move(identity, {evicts, std::nullopt, true});
+    const Status moved = move(identity, {.evicts = evicts});
     const bool pinned = policy.mode == metadata::PolicyMode::kPinned && policy.prefer != wanted;
     if (pinned && moved.code() == Code::kPolicyUnsatisfiable) return;
     // It is evicted where it lies.
