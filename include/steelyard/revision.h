@@ -139,7 +139,8 @@ struct Problem {
   ProblemKind kind = ProblemKind::kMissingObject;
   std::string file = {};                     ///< empty: of no file
   std::vector<std::string> tensors = {};     ///< all whose bytes touch the bad block
-  std::string object = {};                   ///< key
+  std::string object = {};                   ///< key; empty where nobody knows which one it was
+  std::string tier = {};                     ///< whose replica it is: "cold" or "hot"
   std::optional<std::uint64_t> offset = {};  ///< of the first bad block in the object
   std::string expected = {};
   std::string actual = {};

@@ -148,11 +148,22 @@ struct ListPage {
   std::string next_page_token = {};      ///< empty: this was the last page
 };
 
+/// What of a revision lies in memory. A memory instance is what all processes share that mount the same hot_path.
+struct MemoryReplicas {
+  std::uint64_t objects = 0;  ///< payload objects in the memory that is mounted here
+  std::uint64_t bytes = 0;
+  std::string instance = {};           ///< of that memory; empty: there is none
+  std::string recorded_instance = {};  ///< the one whose replicas the residency counts; empty: it counts none
+  /// The residency speaks of a memory that is not mounted here: another container may have it.
+  bool recorded_elsewhere() const { return !recorded_instance.empty() && recorded_instance != instance; }
+};
+
 struct Inspection {
-  Revision revision = {};
+  Revision revision = {};  ///< its operation with how far it is
   std::vector<LeaseInfo> leases = {};
   std::uint64_t cold_objects = 0;  ///< that lie in the cold tier now, the manifest too
   std::uint64_t cold_bytes = 0;
+  MemoryReplicas memory = {};
   bool has_manifest = false;         ///< false: there is none (yet, or any more), or it is damaged; then no files
   std::vector<FileInfo> files = {};  ///< by path
   std::uint64_t tensors = 0;
@@ -174,7 +185,10 @@ struct VerifyReport {
   std::uint64_t checked_files = 0;
   std::uint64_t checked_objects = 0;
   std::uint64_t checked_bytes = 0;
-  std::vector<Problem> problems = {};  ///< none: every byte is as it was imported
+  MemoryReplicas memory = {};  ///< which were read beside those
+  /// None: every byte is as it was imported, in memory too, and all is there that the residency counts. Those of the
+  /// tier "hot" alone leave every byte readable from the cold tier.
+  std::vector<Problem> problems = {};
 };
 
 struct MaterializeOptions {
@@ -286,10 +300,12 @@ struct GcReport {
 
 struct UsageReport {
   struct Tier {
-    std::string name = {};         ///< "cold"
+    std::string name = {};         ///< "cold"; "hot" where something of the store is in memory here
     std::uint64_t bytes = 0;       ///< of the whole store, shared ones once
     std::uint64_t free_bytes = 0;  ///< of its filesystem
     std::uint64_t capacity_bytes = 0;
+    std::uint64_t claimed_bytes = 0;   ///< reserved by operations under way
+    std::uint64_t private_copies = 0;  ///< objects that could not share the bytes of an equal one
   };
   struct Row {
     Revision revision = {};

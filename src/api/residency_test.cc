@@ -1,8 +1,13 @@
 // Memory, operations, policies and watching through the public headers.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
 #include <thread>
+#include <vector>
 
 #include "api/test_store.h"
 #include "steelyard/store.h"
@@ -71,6 +76,68 @@ TEST_F(ApiMemoryTest, ARevisionComesIntoMemoryAndLeavesIt) {
   EXPECT_EQ(store.rehydrate(ref_, some).code(), Code::kInvalidArgument);
   some.ratio_millionths = 1'000'000;
   EXPECT_EQ(store.evict(ref_, some).code(), Code::kInvalidArgument);
+}
+
+TEST_F(ApiMemoryTest, WhatLiesInMemoryIsTold) {
+  const Store store = open();
+  const Revision cold = imported(store);
+  EXPECT_EQ(store.inspect(ref_)->memory.instance, "");
+  ASSERT_TRUE(store.rehydrate(ref_).ok());
+  const auto hot = store.inspect(ref_);
+  ASSERT_TRUE(hot.ok()) << hot.status().to_string();
+  EXPECT_EQ(hot->memory.objects, cold.payload_objects);
+  EXPECT_EQ(hot->memory.bytes, cold.logical_bytes);
+  EXPECT_EQ(hot->memory.instance.size(), 32U);
+  EXPECT_EQ(hot->memory.recorded_instance, hot->memory.instance);
+  EXPECT_FALSE(hot->memory.recorded_elsewhere());
+  EXPECT_EQ(store.verify(ref_)->memory.objects, cold.payload_objects);
+  EXPECT_EQ(store.usage()->tiers.back().name, "hot");
+
+  const tiers::TestTmpfs other;
+  StoreOptions elsewhere = options_;
+  elsewhere.hot_path = other.path();
+  const auto there = Store::open(elsewhere, OpenMode::kRead);
+  ASSERT_TRUE(there.ok()) << there.status().to_string();
+  EXPECT_TRUE(there->inspect(ref_)->memory.recorded_elsewhere());
+  EXPECT_EQ(there->inspect(ref_)->memory.objects, 0U);
+  const auto verified = there->verify(ref_);
+  EXPECT_TRUE(verified->problems.empty());
+  EXPECT_TRUE(verified->memory.recorded_elsewhere());
+}
+
+TEST_F(ApiMemoryTest, AReadOfBadMemoryIsServedAndMended) {
+  const Store store = open();
+  imported(store);
+  ASSERT_TRUE(store.rehydrate(ref_).ok());
+  std::vector<fs::path> replicas;
+  for (const auto& entry : fs::recursive_directory_iterator(memory_.path())) {
+    if (entry.is_regular_file() && entry.path().parent_path().filename() == "p") replicas.push_back(entry.path());
+  }
+  std::ranges::sort(replicas);
+  for (const fs::path& replica : replicas) {
+    ASSERT_EQ(chmod(replica.c_str(), 0644), 0);
+    std::fstream bad(replica, std::ios::binary | std::ios::in | std::ios::out);
+    const int first = bad.get();
+    bad.seekp(0);
+    bad.put(static_cast<char>(first ^ 1));
+  }
+  {
+    const auto opened = store.open_revision(ref_);
+    ASSERT_TRUE(opened.ok()) << opened.status().to_string();
+    EXPECT_EQ(read_all(*opened->open_file("old.bin")), read(at("src/old.bin")));
+  }
+  const auto met = store.inspect(ref_);
+  EXPECT_EQ(met->revision.availability, Availability::kReady);
+  EXPECT_NE(met->revision.residency, Residency::kHot);
+  ASSERT_TRUE(met->revision.operation.has_value());
+  EXPECT_EQ(met->revision.operation->kind, OperationKind::kRepairing);
+  const auto found = store.verify(ref_);
+  ASSERT_TRUE(found.ok()) << found.status().to_string();
+  EXPECT_EQ(found->problems.size(), replicas.size());
+  for (const Problem& problem : found->problems) EXPECT_EQ(problem.tier, "hot");
+  EXPECT_TRUE(store.reconcile()->failed.empty());
+  EXPECT_TRUE(store.verify(ref_)->problems.empty());
+  EXPECT_EQ(store.find(ref_)->residency, Residency::kHot);
 }
 
 TEST_F(ApiMemoryTest, WhoHoldsAnAutoRevisionBringsItIn) {

@@ -246,6 +246,8 @@ Result<Inspection> Store::inspect(const Ref& ref) const {
   for (const auto& row : found.leases) out.leases.push_back(from_core(row.lease, row.left_ms));
   out.cold_objects = found.cold_objects;
   out.cold_bytes = found.cold_bytes;
+  if (found.operation) out.revision.operation = from_core(found.operation->operation);
+  out.memory = {found.hot_objects, found.hot_bytes, found.hot_instance, found.record.hot_instance};
   if (!found.manifest) return out;
   out.has_manifest = true;
   out.files = files_of(*found.manifest);
@@ -318,7 +320,12 @@ Result<VerifyReport> Store::verify(const Ref& ref, const Hooks& hooks) const {
   SY_ASSIGN_OR_RETURN(const store::Selector selector, impl_->selector(ref));
   HookObserver observer(hooks);
   SY_ASSIGN_OR_RETURN(store::VerifyReport report, impl_->core->verify(selector, observer, flag_of(hooks.cancel)));
-  VerifyReport out{from_core(report.record), report.checked_files, report.checked_objects, report.checked_bytes, {}};
+  VerifyReport out;
+  out.revision = from_core(report.record);
+  out.checked_files = report.checked_files;
+  out.checked_objects = report.checked_objects;
+  out.checked_bytes = report.checked_bytes;
+  out.memory = {report.hot_objects, report.hot_bytes, report.hot_instance, report.recorded_instance};
   for (store::Problem& problem : report.problems) out.problems.push_back(from_core(std::move(problem)));
   return out;
 }
@@ -348,7 +355,9 @@ Result<bool> Store::follow_policy(const Ref& ref, const Hooks& hooks) const {
   SY_ASSIGN_OR_RETURN(const auto selector, impl_->selector(ref));
   SY_ASSIGN_OR_RETURN(const auto record, impl_->core->find(selector));
   HookObserver observer(hooks);
-  return impl_->core->follow_policy(record.identity, observer, flag_of(hooks.cancel));
+  SY_ASSIGN_OR_RETURN(const auto followed,
+                      impl_->core->follow_policy(record.identity, observer, flag_of(hooks.cancel)));
+  return followed.moved;
 }
 
 Result<Operation> Store::operation(const std::string& operation_id) const {
@@ -414,7 +423,8 @@ Result<UsageReport> Store::usage() const {
   SY_ASSIGN_OR_RETURN(const store::UsageReport report, impl_->core->usage(impl_->tenant_id, impl_->namespace_id));
   UsageReport out;
   for (const auto& [name, tier] : report.tiers) {
-    out.tiers.push_back({name, tier.bytes, tier.free_bytes, tier.capacity_bytes});
+    out.tiers.push_back(
+        {name, tier.bytes, tier.free_bytes, tier.capacity_bytes, tier.claimed_bytes, tier.private_copies});
   }
   for (const auto& row : report.revisions) {
     out.revisions.push_back({from_core(row.record), row.exclusive_bytes, row.shared_bytes});

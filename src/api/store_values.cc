@@ -262,8 +262,17 @@ ResidencyReport from_core(const store::ResidencyResult& result) {
 }
 
 Problem from_core(store::Problem problem) {
-  return {from_core(problem.kind), std::move(problem.file),     std::move(problem.tensors), std::move(problem.object),
-          problem.offset,          std::move(problem.expected), std::move(problem.actual),  problem.unread};
+  Problem out;
+  out.kind = from_core(problem.kind);
+  out.file = std::move(problem.file);
+  out.tensors = std::move(problem.tensors);
+  out.object = std::move(problem.object);
+  out.tier = std::move(problem.tier);
+  out.offset = problem.offset;
+  out.expected = std::move(problem.expected);
+  out.actual = std::move(problem.actual);
+  out.unread = problem.unread;
+  return out;
 }
 
 LeaseInfo from_core(const metadata::Lease& lease, std::int64_t left_ms) {

@@ -6,10 +6,10 @@
 
 #include <filesystem>
 #include <fstream>
-#include <map>
 #include <span>
 #include <string>
 
+#include "base/test_files.h"
 #include "formats/safetensors_test_support.h"
 #include "steelyard/store.h"
 #include "tiers/directory/test_folder.h"
@@ -20,34 +20,10 @@ namespace fs = std::filesystem;
 
 inline constexpr std::uint64_t kMiB = 1 << 20;
 
-inline std::string pattern(std::uint64_t bytes, std::uint64_t seed) {
-  std::string data(bytes, '\0');
-  std::uint64_t state = seed * 2654435761U + 1;
-  for (char& c : data) {
-    state = state * 6364136223846793005U + 1442695040888963407U;
-    c = static_cast<char>(state >> 56);
-  }
-  return data;
-}
-
-inline void write(const std::string& path, const std::string& data) {
-  fs::create_directories(fs::path(path).parent_path());
-  std::ofstream(path, std::ios::binary) << data;
-}
-
-inline std::string read(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
-/// Path to content of every file below a folder.
-inline std::map<std::string, std::string> tree(const std::string& folder) {
-  std::map<std::string, std::string> out;
-  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
-    if (entry.is_regular_file()) out[entry.path().lexically_relative(folder).native()] = read(entry.path().native());
-  }
-  return out;
-}
+using test_files::pattern;
+using test_files::read;
+using test_files::tree;
+using test_files::write;
 
 class ApiStoreTest : public testing::Test {
  protected:

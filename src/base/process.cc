@@ -2,10 +2,14 @@
 
 #include <signal.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <charconv>
+#include <cstdio>
 #include <fstream>
 #include <iterator>
 #include <vector>
@@ -156,6 +160,37 @@ bool provably_gone(const ProcessIdentity& process, const ProcessIdentity& self) 
   const std::uint64_t ticks = host_ticks(stat->start_ticks);
   const std::uint64_t apart = ticks > process.start_ticks ? ticks - process.start_ticks : process.start_ticks - ticks;
   return apart > 1;
+}
+
+std::vector<std::int64_t> parse_flock_pids(std::string_view text, std::uint64_t device, std::uint64_t inode) {
+  // "1: FLOCK  ADVISORY  WRITE 1234 fe:00:131 0 EOF"; who waits has "->" behind the number.
+  constexpr std::size_t kType = 1;
+  constexpr std::size_t kPid = 4;
+  constexpr std::size_t kFile = 5;
+  std::array<char, 64> file{};
+  std::snprintf(file.data(), file.size(), "%02x:%02x:%llu", major(device), minor(device),
+                static_cast<unsigned long long>(inode));
+  std::vector<std::int64_t> pids;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    const auto words = words_of(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+    if (words.size() <= kFile || words[kType] != "FLOCK" || words[kFile] != file.data()) continue;
+    const auto pid = number_of<std::int64_t>(words[kPid]);
+    if (pid && *pid > 0 && std::ranges::count(pids, *pid) == 0) pids.push_back(*pid);
+  }
+  return pids;
+}
+
+std::vector<LockHolder> flock_holders(std::uint64_t device, std::uint64_t inode) {
+  const auto text = read_text("/proc/locks");
+  std::vector<LockHolder> holders;
+  if (!text) return holders;
+  for (const std::int64_t pid : parse_flock_pids(*text, device, inode)) {
+    const auto stat = stat_of(pid);
+    holders.push_back({pid, stat && (stat->state == 'T' || stat->state == 't')});
+  }
+  return holders;
 }
 
 }  // namespace steelyard::process

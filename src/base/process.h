@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/runtime.h"
 
@@ -50,5 +51,18 @@ ProcessIdentity identify_self(const std::string& boot_id);
 
 /// See Runtime::provably_gone. `self` is the calling process.
 bool provably_gone(const ProcessIdentity& process, const ProcessIdentity& self);
+
+/// A process that holds an flock, as this one sees it.
+struct LockHolder {
+  std::int64_t pid = 0;
+  bool stopped = false;  ///< by a signal, or a tracer
+  bool operator==(const LockHolder&) const = default;
+};
+
+/// The pids in the text of /proc/locks that hold an flock of the file; not those that wait for it.
+std::vector<std::int64_t> parse_flock_pids(std::string_view text, std::uint64_t device, std::uint64_t inode);
+
+/// Who holds an flock of the file, but for processes of other pid namespaces, which /proc does not show. For messages.
+std::vector<LockHolder> flock_holders(std::uint64_t device, std::uint64_t inode);
 
 }  // namespace steelyard::process

@@ -4,7 +4,10 @@
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -14,6 +17,8 @@
 #include <functional>
 #include <iterator>
 #include <thread>
+
+#include "base/unique_fd.h"
 
 namespace steelyard::process {
 namespace {
@@ -276,6 +281,31 @@ TEST(ProvablyGone, NothingIsProvedAcrossBootsOrPidNamespacesOrWithoutFacts) {
   no_boot.boot_id.clear();
   gone.boot_id.clear();
   EXPECT_FALSE(provably_gone(gone, no_boot));
+}
+
+TEST(FlockPids, OfTheFileAndNotOfThoseThatWait) {
+  constexpr std::string_view kText =
+      "1: FLOCK  ADVISORY  WRITE 21 00:1b:131 0 EOF\n"
+      "1: -> FLOCK  ADVISORY  WRITE 22 00:1b:131 0 EOF\n"
+      "2: FLOCK  ADVISORY  READ 23 00:1b:132 0 EOF\n"
+      "3: POSIX  ADVISORY  READ 24 00:1b:131 0 EOF\n"
+      "4: FLOCK  ADVISORY  READ 25 00:1b:131 0 EOF\n"
+      "5: FLOCK  ADVISORY  READ 25 00:1b:131 0 EOF\n"
+      "6: FLOCK  ADVISORY  READ 0 00:1b:131 0 EOF\n"
+      "7: FLOCK\n";
+  EXPECT_EQ(parse_flock_pids(kText, makedev(0, 0x1b), 131), (std::vector<std::int64_t>{21, 25}));
+  EXPECT_TRUE(parse_flock_pids("", makedev(0, 0x1b), 131).empty());
+}
+
+TEST(FlockHolders, NamesThisProcess) {
+  const UniqueFd file(open("/tmp", O_TMPFILE | O_RDWR, 0600));
+  if (!file.valid()) GTEST_SKIP() << "no file without a name here";
+  ASSERT_EQ(flock(file.get(), LOCK_EX), 0);
+  struct stat found {};
+  ASSERT_EQ(fstat(file.get(), &found), 0);
+  const auto holders = flock_holders(found.st_dev, found.st_ino);
+  if (holders.empty()) GTEST_SKIP() << "/proc/locks does not show it here";
+  EXPECT_EQ(holders, (std::vector<LockHolder>{{getpid(), false}}));
 }
 
 }  // namespace

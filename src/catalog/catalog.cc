@@ -280,6 +280,22 @@ Result<std::vector<Catalog::LeaseRow>> Catalog::list_leases(const std::string& t
   });
 }
 
+Status Catalog::name_gone_readers(const Identity& identity, Status busy) {
+  if (busy.code() != Code::kBusy) return busy;
+  constexpr int kNamedMax = 3;
+  const auto live = list_leases(identity);
+  if (!live.ok()) return busy;
+  std::string hint = busy.hint();
+  int named = 0;
+  for (const LeaseRow& row : *live) {
+    if (!runtime_.provably_gone(row.lease.process) || named++ == kNamedMax) continue;
+    hint += (hint.empty() ? "" : "; ") +
+            ("the process of " + printable(row.lease.holder) + " is gone, which ends in ") + format_age(row.left_ms) +
+            ": steelyard lease release " + row.lease.lease_id;
+  }
+  return std::move(busy).with_hint(hint);
+}
+
 Result<RevisionRecord> Catalog::reconcile_weight_revision(const metadata::ReconcileRevision& command) {
   SY_RETURN_IF_ERROR(check_mutable());
   // Mostly all is as it was, and then there is nothing to wait for other writers for.
@@ -308,8 +324,9 @@ Status Catalog::begin_epoch() {
 }
 
 Result<std::optional<RevisionRecord>> Catalog::delete_weight_revision(const metadata::DeleteWeightRevision& command) {
-  SY_ASSIGN_OR_RETURN(Answer answer, mutate(command));
-  return std::move(answer.record);
+  Result<Answer> answer = mutate(command);
+  if (!answer.ok()) return name_gone_readers(command.identity, std::move(answer).status());
+  return std::move(answer->record);
 }
 
 Result<std::optional<RevisionRecord>> Catalog::finish_delete(const metadata::FinishDelete& command) {
@@ -323,7 +340,12 @@ Result<RevisionRecord> Catalog::update_weight_policy(const metadata::UpdateWeigh
   return mutate_record(command);
 }
 
-Result<Answer> Catalog::start_operation(const metadata::StartOperation& command) { return mutate(command); }
+Result<Answer> Catalog::start_operation(const metadata::StartOperation& command) {
+  Result<Answer> started = mutate(command);
+  // Only an eviction has leases in its way.
+  if (started.ok() || command.kind != metadata::OperationKind::kEvicting) return started;
+  return name_gone_readers(command.identity, std::move(started).status());
+}
 
 Result<Answer> Catalog::take_operation(metadata::TakeOperation command) {
   Result<Answer> taken = mutate(command);
@@ -358,6 +380,9 @@ Result<metadata::OperationView> Catalog::query_operation(const std::string& oper
   metadata::OperationView found;
   SY_RETURN_IF_ERROR(log_.view([&](const StateView& view) -> Status {
     SY_ASSIGN_OR_RETURN(found, metadata::get_operation(view, operation_id));
+    if (!found.runner) return {};
+    SY_ASSIGN_OR_RETURN(const EpochState epoch, metadata::epoch_of(view));
+    found.runner_left_ms = metadata::life_of(*found.runner, epoch, now()).left_ms;
     return {};
   }));
   return found;

@@ -67,6 +67,7 @@ struct WatchBatch {
 /// What happened in the whole store, every tenant and namespace.
 struct StoreChanges {
   std::vector<RevisionChange> changes;           ///< in the order of the log
+  std::vector<metadata::Identity> leases_taken;  ///< of these, or renewed; each once
   std::vector<metadata::Identity> leases_ended;  ///< of these; each once
   std::uint64_t next = 0;                        ///< where the next call goes on
   bool resnapshot = false;  ///< the log does not hold what came next any more: anything may have changed
@@ -120,6 +121,9 @@ class Catalog {
   Result<std::vector<LeaseRow>> list_leases(const metadata::Identity& identity);
   Result<std::vector<LeaseRow>> list_leases(const std::string& tenant_id, const std::string& namespace_id);
 
+  /// A BUSY for the revision's leases, with how to end those whose process is provably gone.
+  Status name_gone_readers(const metadata::Identity& identity, Status busy);
+
   /// What was seen already is answered without a turn in the log.
   Result<metadata::RevisionRecord> reconcile_weight_revision(const metadata::ReconcileRevision& command);
   /// Removes the expired leases of a revision; without a turn in the log where there are none. What is left in the log,
@@ -146,13 +150,14 @@ class Catalog {
   Result<metadata::Answer> permit_removal(const metadata::PermitRemoval& command);
   Result<metadata::RevisionRecord> end_operation(const metadata::EndOperation& command);
   Result<metadata::RevisionRecord> cancel_operation(const metadata::CancelOperation& command);
-  /// A running one with its runner's progress. NOT_FOUND when no record retains it.
+  /// A running one with its runner's progress and the time that is left of its token. NOT_FOUND when no record retains
+  /// it.
   Result<metadata::OperationView> query_operation(const std::string& operation_id);
 
   /// Waits for changes of records and gives them in order, each at least once: who goes on with `next` misses none. The
   /// log wakes it. Leases, renewals and progress are no changes.
   Result<WatchBatch> watch_weight_revisions(const WatchQuery& query);
-  /// The same of every revision, and of the ends of their leases, for a reconciler; nothing at the deadline.
+  /// The same of every revision, and of their leases, for a reconciler; nothing at the deadline.
   Result<StoreChanges> watch_store(std::uint64_t after, std::int64_t deadline_mono_ms,
                                    const std::atomic<bool>* cancel = nullptr);
   /// Revisions of which time alone has made something to do: with an expired lease, an import whose writer gave no sign
@@ -168,6 +173,8 @@ class Catalog {
     metadata::LastUse last_use;
   };
   Result<std::vector<RevisionUse>> uses_after(const std::optional<metadata::Identity>& after, std::size_t limit);
+  /// Of the records whose payload groups these are (64 hex digits); of others there is none.
+  Result<std::vector<RevisionUse>> uses_of_groups(const std::vector<std::string>& group_digests_hex);
   /// Now, as a LastUse of the state; of an epoch that the state does not know yet, its next one.
   Result<metadata::LastUse> use_now();
 
@@ -190,6 +197,7 @@ class Catalog {
 
  private:
   metadata::Now now();
+  Result<RevisionUse> use_of(const metadata::StateView& view, metadata::RevisionRecord record);
   /// UNAUTHORIZED for a read-only log, DURABILITY_FAILED while the operator has not confirmed its standbys.
   Status check_mutable() const;
   /// Judges the command in the log's turn; its answer is durable.

@@ -99,6 +99,10 @@ Result<bool> follow(oplog::OpLog& log, std::uint64_t& next, std::int64_t deadlin
   }
 }
 
+void add_once(std::vector<Identity>& identities, const Identity& identity) {
+  if (std::ranges::count(identities, identity) == 0) identities.push_back(identity);
+}
+
 /// Of the rows of a table, those that `is_due` accepts.
 template <typename Row, typename IsDue>
 Status add_due(const StateView& view, char table, Result<Row> (*decode)(std::string_view), const IsDue& is_due,
@@ -134,19 +138,20 @@ Result<StoreChanges> Catalog::watch_store(std::uint64_t after, std::int64_t dead
                                           const std::atomic<bool>* cancel) {
   StoreChanges out;
   out.next = after;
-  SY_ASSIGN_OR_RETURN(
-      const bool whole,
-      follow(log_, out.next, deadline_mono_ms, cancel, [&](std::uint64_t sequence, metadata::EntryBody& body) {
-        if (auto* put = std::get_if<metadata::RevisionPut>(&body)) {
-          out.changes.push_back({sequence, std::move(put->record)});
-          return true;
-        }
-        const auto* ended = std::get_if<metadata::LeaseRemoved>(&body);
-        if (ended != nullptr && std::ranges::count(out.leases_ended, ended->identity) == 0) {
-          out.leases_ended.push_back(ended->identity);
-        }
-        return ended != nullptr;
-      }));
+  SY_ASSIGN_OR_RETURN(const bool whole, follow(log_, out.next, deadline_mono_ms, cancel,
+                                               [&](std::uint64_t sequence, metadata::EntryBody& body) {
+                                                 if (auto* put = std::get_if<metadata::RevisionPut>(&body)) {
+                                                   out.changes.push_back({sequence, std::move(put->record)});
+                                                   return true;
+                                                 }
+                                                 if (const auto* lease = std::get_if<metadata::LeasePut>(&body)) {
+                                                   add_once(out.leases_taken, lease->lease.identity);
+                                                   return true;
+                                                 }
+                                                 const auto* ended = std::get_if<metadata::LeaseRemoved>(&body);
+                                                 if (ended != nullptr) add_once(out.leases_ended, ended->identity);
+                                                 return ended != nullptr;
+                                               }));
   if (whole) return out;
   out = {};
   out.resnapshot = true;
@@ -207,16 +212,35 @@ Result<std::vector<Catalog::RevisionUse>> Catalog::uses_after(const std::optiona
   std::vector<RevisionUse> uses;
   SY_RETURN_IF_ERROR(log_.view([&](const StateView& view) -> Status {
     uses.clear();
-    const metadata::Now at = now();
     SY_ASSIGN_OR_RETURN(std::vector<RevisionRecord> records, metadata::records_after(view, after, limit));
     for (RevisionRecord& record : records) {
-      SY_ASSIGN_OR_RETURN(const auto leases, metadata::live_leases_of(view, record.identity, at));
-      SY_ASSIGN_OR_RETURN(const metadata::LastUse last, metadata::last_use_of(view, record.identity));
-      uses.push_back({std::move(record), leases.size(), last});
+      SY_ASSIGN_OR_RETURN(RevisionUse use, use_of(view, std::move(record)));
+      uses.push_back(std::move(use));
     }
     return {};
   }));
   return uses;
+}
+
+Result<std::vector<Catalog::RevisionUse>> Catalog::uses_of_groups(const std::vector<std::string>& group_digests_hex) {
+  std::vector<RevisionUse> uses;
+  SY_RETURN_IF_ERROR(log_.view([&](const StateView& view) -> Status {
+    uses.clear();
+    for (const std::string& group : group_digests_hex) {
+      SY_ASSIGN_OR_RETURN(std::optional<RevisionRecord> record, metadata::find_by_group(view, group));
+      if (!record) continue;
+      SY_ASSIGN_OR_RETURN(RevisionUse use, use_of(view, *std::move(record)));
+      uses.push_back(std::move(use));
+    }
+    return {};
+  }));
+  return uses;
+}
+
+Result<Catalog::RevisionUse> Catalog::use_of(const StateView& view, RevisionRecord record) {
+  SY_ASSIGN_OR_RETURN(const auto leases, metadata::live_leases_of(view, record.identity, now()));
+  SY_ASSIGN_OR_RETURN(const metadata::LastUse last, metadata::last_use_of(view, record.identity));
+  return RevisionUse{std::move(record), leases.size(), last};
 }
 
 Result<metadata::LastUse> Catalog::use_now() {

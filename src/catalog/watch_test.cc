@@ -197,7 +197,7 @@ TEST_F(WatchTest, TheWholeStore) {
   EXPECT_EQ(anew->next, catalog.sequence().value());
 }
 
-TEST_F(WatchTest, TheEndOfALeaseIsOfInterestToAReconciler) {
+TEST_F(WatchTest, LeasesAreOfInterestToAReconciler) {
   publish("llama");
   metadata::AcquireLease lease;
   lease.identity = identity_of("llama");
@@ -208,11 +208,54 @@ TEST_F(WatchTest, TheEndOfALeaseIsOfInterestToAReconciler) {
   ASSERT_TRUE(held.ok()) << held.status().to_string();
   const std::uint64_t before = catalog.sequence().value();
   ASSERT_TRUE(catalog.renew_lease({.lease_id = held->lease->lease_id, .ttl_ms = limits::kLeaseTtlMs}).ok());
-  EXPECT_TRUE(catalog.watch_store(before, 0)->leases_ended.empty());
+  const auto taken = catalog.watch_store(before - 1, 0);
+  EXPECT_TRUE(taken->leases_ended.empty());
+  EXPECT_EQ(taken->leases_taken, std::vector{identity_of("llama")}) << "granted and renewed";
   ASSERT_TRUE(catalog.release_lease({.lease_id = held->lease->lease_id}).ok());
   const auto ended = catalog.watch_store(before, 0);
   EXPECT_TRUE(ended->changes.empty());
   EXPECT_EQ(ended->leases_ended, std::vector{identity_of("llama")});
+}
+
+TEST_F(WatchTest, UsesAreFoundByGroup) {
+  publish("llama");
+  publish("qwen");
+  metadata::AcquireLease lease;
+  lease.identity = identity_of("qwen");
+  lease.holder = "reader";
+  lease.nonce = "n";
+  lease.ttl_ms = limits::kLeaseTtlMs;
+  ASSERT_TRUE(catalog.acquire_lease(lease).ok());
+  const auto group = [](const char* name) { return formats::payload_group_digest(identity_of(name)).hex(); };
+  const auto uses = catalog.uses_of_groups({group("qwen"), std::string(64, '0'), group("llama")});
+  ASSERT_TRUE(uses.ok()) << uses.status().to_string();
+  ASSERT_EQ(uses->size(), 2U);
+  EXPECT_EQ((*uses)[0].record.identity, identity_of("qwen"));
+  EXPECT_EQ((*uses)[0].live_leases, 1U);
+  EXPECT_GT((*uses)[0].last_use, (*uses)[1].last_use);
+  EXPECT_EQ((*uses)[1].live_leases, 0U);
+}
+
+TEST_F(WatchTest, AGoneReaderIsNamedWithTheWayToEndItsLease) {
+  publish("llama");
+  metadata::AcquireLease lease;
+  lease.identity = identity_of("llama");
+  lease.holder = "server";
+  lease.nonce = "n";
+  lease.ttl_ms = limits::kLeaseTtlMs;
+  ASSERT_TRUE(catalog.acquire_lease(lease).ok());
+  const Status busy(Code::kBusy, "it is read", "wait");
+  EXPECT_EQ(catalog.name_gone_readers(lease.identity, busy).hint(), "wait") << "nothing is known of its process";
+  lease.holder = "reader (pid 1)";
+  lease.process = real_runtime().self();
+  lease.process.start_ticks += 1000;  // another process had this pid
+  const auto held = catalog.acquire_lease(lease);
+  ASSERT_TRUE(held.ok()) << held.status().to_string();
+  const Status named = catalog.name_gone_readers(lease.identity, busy);
+  EXPECT_EQ(named.code(), Code::kBusy);
+  EXPECT_NE(named.hint().find("the process of reader (pid 1) is gone"), std::string::npos) << named.hint();
+  EXPECT_NE(named.hint().find("steelyard lease release " + held->lease->lease_id), std::string::npos);
+  EXPECT_EQ(named.hint().find("server"), std::string::npos);
 }
 
 TEST_F(WatchTest, WhatTimeAloneHasMadeDue) {

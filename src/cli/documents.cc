@@ -90,6 +90,18 @@ void write_operation(Json& json, const std::optional<metadata::Operation>& opera
   json.end_object();
 }
 
+Json& begin_operation_document(Json& json, const std::optional<metadata::Operation>& operation) {
+  begin_document(json).key("operation");
+  write_operation(json, operation);
+  return json;
+}
+
+std::string end_with_revision(Json& json, const RevisionRecord& record, std::uint64_t active_leases) {
+  json.key("revision");
+  write_revision(json, record, active_leases);
+  return json.end_object().text();
+}
+
 std::int64_t lease_left_ms(Runtime& runtime, const metadata::Lease& lease) {
   if (lease.epoch != runtime.epoch()) return lease.ttl_ms;
   return std::max<std::int64_t>(0, lease.expires_mono_ms - runtime.mono_ms());
@@ -106,13 +118,9 @@ void write_lease(Json& json, const metadata::Lease& lease, std::int64_t left_ms,
 
 std::string removal_document(const store::RemovalResult& result) {
   Json json;
-  begin_document(json).key("revision");
-  if (result.record) {
-    write_revision(json, *result.record, 0);
-  } else {
-    json.null();
-  }
-  return json.end_object().text();
+  begin_document(json);
+  if (result.record) return end_with_revision(json, *result.record, 0);
+  return json.key("revision").null().end_object().text();
 }
 
 std::string ref_of(const store::Selector& selector) {

@@ -24,6 +24,11 @@ void write_revision(Json& json, const metadata::RevisionRecord& record, std::uin
 void write_policy(Json& json, const metadata::Policy& policy);
 /// The active operation, or null.
 void write_operation(Json& json, const std::optional<metadata::Operation>& operation);
+/// The document of a verb that has to do with an operation: the caller adds what is its own, and ends with the
+/// revision.
+Json& begin_operation_document(Json& json, const std::optional<metadata::Operation>& operation);
+/// `"revision"` as the last key of a document, and the whole of its text.
+std::string end_with_revision(Json& json, const metadata::RevisionRecord& record, std::uint64_t active_leases);
 /// Live time left of a lease that was just granted or renewed.
 std::int64_t lease_left_ms(Runtime& runtime, const metadata::Lease& lease);
 void write_lease(Json& json, const metadata::Lease& lease, std::int64_t left_ms, bool with_ref);

@@ -6,6 +6,7 @@
 #include "base/utf8.h"
 #include "cli/documents.h"
 #include "cli/verbs.h"
+#include "cli/words.h"
 #include "formats/safetensors.h"
 
 namespace steelyard::cli {
@@ -97,6 +98,23 @@ void write_tensors(Json& json, const StoredManifest& manifest) {
   json.end_array();
 }
 
+/// Which memory the record speaks of, and which is mounted here.
+void write_memory(Json& json, const Inspection& inspection) {
+  const metadata::RevisionRecord& record = inspection.record;
+  json.key("memory").begin_object();
+  json.key("instance").string_or_null(inspection.hot_instance);
+  json.key("recorded_instance").string_or_null(record.hot_instance);
+  json.key("recorded_objects").integer(record.hot_members);
+  json.key("recorded_is_mounted").boolean(!record.hot_instance.empty() && !inspection.hot_elsewhere);
+  json.key("hot_ratio");
+  if (record.hot_millionths) {
+    json.raw(format_ratio(*record.hot_millionths));
+  } else {
+    json.null();
+  }
+  json.end_object();
+}
+
 void print_json(Invocation& call, const Inspection& inspection) {
   Json json;
   begin_document(json).key("revision");
@@ -120,11 +138,12 @@ void print_json(Invocation& call, const Inspection& inspection) {
   json.key("cold").begin_object().key("objects").integer(inspection.cold_objects);
   json.key("bytes").integer(inspection.cold_bytes).end_object();
   json.key("hot").begin_object().key("objects").integer(inspection.hot_objects);
-  json.key("bytes").integer(inspection.hot_bytes).end_object();
-  json.end_object().key("leases").begin_array();
+  json.key("bytes").integer(inspection.hot_bytes).end_object().end_object();
+  write_memory(json, inspection);
+  json.key("leases").begin_array();
   for (const auto& row : inspection.leases) write_lease(json, row.lease, row.left_ms, false);
   json.end_array().key("operation");
-  write_operation(json, inspection.record.operation);
+  write_operation(json, inspection.operation ? inspection.operation->operation : inspection.record.operation);
   json.key("read_only").boolean(inspection.read_only).end_object();
   call.out().line(json.text());
 }
@@ -138,7 +157,8 @@ std::string shape_text(std::span<const std::int64_t> shape) {
 /// As a line of `inspect`; `operation show ID` tells the rest.
 std::string operation_line(const metadata::Operation& operation) {
   std::string line = operation.operation_id + "  " + std::string(name_of(operation.kind)) + " " +
-                     std::string(name_of(operation.state));
+                     std::string(name_of(operation.state)) + ", " +
+                     part_words(operation.processed_members, operation.total_members, "object");
   if (!operation.message.empty()) line += ": " + printable(operation.message);
   return line;
 }
@@ -148,6 +168,11 @@ std::string hot_line(const Inspection& inspection) {
   std::string line = counted(inspection.hot_objects, "object") + ", " + format_size(inspection.hot_bytes);
   const std::uint64_t all = inspection.record.summary.payload_count;
   if (inspection.hot_objects > 0 && inspection.hot_objects < all) line += "; of " + counted(all, "object");
+  if (inspection.hot_objects > 0) line += "; memory instance " + inspection.hot_instance;
+  if (!inspection.hot_elsewhere && inspection.hot_objects < inspection.record.hot_members) {
+    line += "; the record counts " + std::to_string(inspection.record.hot_members) + " there: `steelyard reconcile " +
+            ref_of(inspection.record) + "` records what is there";
+  }
   if (inspection.hot_elsewhere) {
     line += "; the record names memory instance " + inspection.record.hot_instance + ", which is not mounted here";
   }
@@ -167,8 +192,11 @@ void print_record(Invocation& call, const Inspection& inspection) {
     row("tenant", printable(record.identity.lineage.tenant_id));
   }
   std::string state(name_of(record.availability));
-  if (record.availability != metadata::Availability::kDeleted) state += ", " + std::string(name_of(record.residency));
-  if (record.operation) state += ", " + std::string(name_of(record.operation->kind));
+  if (record.availability != metadata::Availability::kDeleted) state += ", " + residency_words(record);
+  const metadata::Operation* running = inspection.operation ? &inspection.operation->operation
+                                       : record.operation   ? &*record.operation
+                                                            : nullptr;
+  if (running != nullptr) state += ", " + operation_words(*running);
   row("state", state);
   if (record.damage.count > 0)
     row("damaged", counted(record.damage.count, "object") + "; `steelyard verify` names them");
@@ -180,6 +208,7 @@ void print_record(Invocation& call, const Inspection& inspection) {
   row("record", "metadata_generation " + std::to_string(record.metadata_generation));
   row("created", format_rfc3339(record.created_at_ms));
   row("updated", format_rfc3339(record.updated_at_ms));
+  if (const std::string policy = policy_words(record.policy); !policy.empty()) row("policy", policy);
   if (!record.summary.manifest_sha256.empty()) row("manifest", "sha256 " + record.summary.manifest_sha256);
   for (const auto& [key, value] : record.labels) row("label", printable(key) + "=" + printable(value));
   if (inspection.writer) {
@@ -195,8 +224,9 @@ void print_record(Invocation& call, const Inspection& inspection) {
             " missing: `steelyard reconcile " + ref_of(record) + "` records it";
   }
   row("cold", cold);
-  if (inspection.hot_objects > 0 || inspection.hot_elsewhere) row("hot", hot_line(inspection));
-  if (record.operation) row("operation", operation_line(*record.operation));
+  if (inspection.hot_objects > 0 || !record.hot_instance.empty()) row("hot", hot_line(inspection));
+  if (running != nullptr) row("operation", operation_line(*running));
+  if (inspection.operation) row("runner", runner_words(call.runtime(), *inspection.operation));
   for (auto ended = record.finished_operations.rbegin(); ended != record.finished_operations.rend(); ++ended) {
     row("ended", operation_line(*ended));
   }

@@ -40,12 +40,18 @@ Status check_text(std::string_view flag, const std::string& text) {
   return {};
 }
 
-void print_lease(Invocation& call, const metadata::Lease& lease) {
+/// `evicted`, of an acquire: what went to bring the revision into memory.
+void print_lease(Invocation& call, const metadata::Lease& lease, const std::vector<std::string>* evicted = nullptr) {
   const std::int64_t left_ms = lease_left_ms(call.runtime(), lease);
   if (call.json()) {
     Json json;
     begin_document(json).key("lease");
     write_lease(json, lease, left_ms, true);
+    if (evicted != nullptr) {
+      json.key("evicted").begin_array();
+      for (const std::string& ref : *evicted) json.string(ref);
+      json.end_array();
+    }
     json.end_object();
     call.out().line(json.text());
     return;
@@ -73,23 +79,30 @@ Status run_acquire(Invocation& call) {
                       store->acquire_lease(selector, *holder, nonce, ttl_ms, call.has("--allow-degraded")));
   const WatchSignals signals;
   ProgressPrinter printer(call.runtime(), call.settings());
-  const Result<bool> moved = store->follow_policy(lease.identity, printer, signals.flag());
+  const Result<store::FollowResult> followed = store->follow_policy(lease.identity, printer, signals.flag());
   printer.clear();
-  if (store::is_cancelled(moved.status())) {
+  if (store::is_cancelled(followed.status())) {
     store->release_lease(lease.lease_id).ignore("it ends by itself after its time to live");
-    return moved.status();
+    return followed.status();
+  }
+  const std::string ref = formats::format_ref(lease.identity);
+  const std::vector<std::string> evicted = followed.ok() ? followed->evicted : std::vector<std::string>();
+  for (const std::string& gone : evicted) {
+    if (!call.json()) log_warning("evicted {} to make room for {}", gone, ref);
   }
   // What the revision is in is worth a warning; the lease is what was asked for.
-  if (!moved.ok())
-    log_warning("{} stays where it is: {}", formats::format_ref(lease.identity), moved.status().message());
-  if (!moved.ok() || *moved) {
+  const Status stays = followed.ok() ? followed->no_room : followed.status();
+  if (!stays.ok()) {
+    log_warning("{} stays where it is: {}{}{}", ref, stays.message(), stays.hint().empty() ? "" : " -> ", stays.hint());
+  }
+  if (!followed.ok() || followed->moved || !evicted.empty()) {
     // Its time counts from the end of the move.
     store::Selector same = selector;
     same.ref.revision = lease.identity.lineage.revision;
     same.ref.weight_generation = lease.identity.weight_generation;
     SY_ASSIGN_OR_RETURN(lease, store->acquire_lease(same, *holder, nonce, ttl_ms, call.has("--allow-degraded")));
   }
-  print_lease(call, lease);
+  print_lease(call, lease, &evicted);
   return {};
 }
 

@@ -1,5 +1,8 @@
 // list [RESOURCE]
+#include <algorithm>
 #include <map>
+#include <utility>
+#include <vector>
 
 #include "base/limits.h"
 #include "base/log.h"
@@ -7,6 +10,7 @@
 #include "base/utf8.h"
 #include "cli/documents.h"
 #include "cli/verbs.h"
+#include "cli/words.h"
 #include "formats/ref.h"
 
 namespace steelyard::cli {
@@ -97,18 +101,38 @@ std::string nothing_listed(const Invocation& call) {
   return "no revisions in " + where;
 }
 
-void print_table(Invocation& call, const metadata::ListPage& page,
+/// How far it is stands beside the record.
+std::string operation_of(store::Store& store, const metadata::RevisionRecord& record) {
+  if (!record.operation) return "";
+  const auto found = store.operation(record.operation->operation_id);
+  return operation_words(found.ok() ? found->operation : *record.operation);
+}
+
+/// `store` is there where something is listed.
+void print_table(Invocation& call, store::Store* store, const metadata::ListPage& page,
                  const std::map<formats::Identity, std::uint64_t>& leases) {
   if (page.records.empty()) {
     call.out().line(nothing_listed(call));
     return;
   }
-  Table table(
-      {{.heading = "REF", .whole = true}, {"STATE"}, {"RESIDENCY"}, {"SIZE", true}, {"LEASES", true}, {"CREATED"}});
+  const auto any = [&page](const auto& is) { return std::ranges::any_of(page.records, is); };
+  const bool operations = any([](const auto& record) { return record.operation.has_value(); });
+  const bool policies = any([](const auto& record) { return !policy_words(record.policy).empty(); });
+  std::vector<Table::Column> columns{{.heading = "REF", .whole = true}, {"STATE"}, {"RESIDENCY"}};
+  if (operations) columns.push_back({"OPERATION"});
+  columns.push_back({"SIZE", true});
+  columns.push_back({"LEASES", true});
+  if (policies) columns.push_back({"POLICY"});
+  columns.push_back({"CREATED"});
+  Table table(std::move(columns));
   for (const auto& record : page.records) {
-    table.add({ref_of(record), std::string(name_of(record.availability)), std::string(name_of(record.residency)),
-               format_size(record.summary.logical_bytes), std::to_string(leases_of(leases, record)),
-               format_rfc3339(record.created_at_ms).substr(0, 19) + "Z"});
+    std::vector<std::string> row{ref_of(record), std::string(name_of(record.availability)), residency_words(record)};
+    if (operations) row.push_back(operation_of(*store, record));
+    row.push_back(format_size(record.summary.logical_bytes));
+    row.push_back(std::to_string(leases_of(leases, record)));
+    if (policies) row.push_back(policy_words(record.policy));
+    row.push_back(format_rfc3339(record.created_at_ms).substr(0, 19) + "Z");
+    table.add(std::move(row));
   }
   call.out().write(table.render(terminal()));
   if (!page.next_page_token.empty()) {
@@ -140,7 +164,7 @@ Status run_list(Invocation& call) {
           page.records.size(), limits::kListLimitMax, page.next_page_token);
     }
   } else {
-    print_table(call, page, leases);
+    print_table(call, store.ok() ? store->get() : nullptr, page, leases);
   }
   return {};
 }

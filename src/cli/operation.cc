@@ -3,7 +3,7 @@
 #include "base/utf8.h"
 #include "cli/documents.h"
 #include "cli/verbs.h"
-#include "store/runner_keeper.h"
+#include "cli/words.h"
 
 namespace steelyard::cli {
 namespace {
@@ -25,19 +25,26 @@ void print_human(Invocation& call, const metadata::OperationView& found) {
   row("ref", ref_of(found.record));
   row("kind", std::string(name_of(operation.kind)));
   row("state", std::string(name_of(operation.state)));
-  row("done", std::to_string(operation.processed_members) + " of " + counted(operation.total_members, "object") + ", " +
+  row("done", part_words(operation.processed_members, operation.total_members, "object") + ", " +
                   format_size(operation.processed_bytes) + " of " + format_size(operation.total_bytes));
   if (!operation.message.empty()) row("message", printable(operation.message));
   row("started", format_rfc3339(operation.started_at_ms));
   if (operation.ended_at_ms != 0) row("ended", format_rfc3339(operation.ended_at_ms));
   if (operation.state != metadata::OperationState::kRunning) return;
-  const bool run = found.runner && !found.runner->token.empty();
-  const std::string source = found.runner ? found.runner->source : "";
-  if (!source.empty()) row("source", printable(source));
-  const std::string command = "steelyard " + std::string(store::verb_of(operation.kind)) + " " + ref_of(found.record);
-  row("runner", run              ? printable(found.runner->holder)
-                : source.empty() ? "none; `" + command + "` or a reconcile goes on with it"
-                                 : "none; `" + command + " --source " + shell_word(source) + "` goes on with it");
+  if (found.runner && !found.runner->source.empty()) row("source", printable(found.runner->source));
+  row("runner", runner_words(call.runtime(), found));
+}
+
+/// Who carries it out; null where nobody does.
+void write_runner(Invocation& call, Json& json, const metadata::OperationView& found) {
+  json.key("runner");
+  if (found.operation.state != metadata::OperationState::kRunning || !found.runner || found.runner->token.empty()) {
+    json.null();
+    return;
+  }
+  json.begin_object().key("holder").string(found.runner->holder);
+  json.key("gone").boolean(call.runtime().provably_gone(found.runner->process));
+  json.key("ttl_seconds_left").seconds(static_cast<double>(found.runner_left_ms) / 1000).end_object();
 }
 
 Status print(Invocation& call, store::Store& store, const metadata::OperationView& found) {
@@ -47,12 +54,9 @@ Status print(Invocation& call, store::Store& store, const metadata::OperationVie
   }
   SY_ASSIGN_OR_RETURN(const std::uint64_t leases, store.active_leases(found.record.identity));
   Json json;
-  begin_document(json).key("operation");
-  write_operation(json, found.operation);
-  json.key("revision");
-  write_revision(json, found.record, leases);
-  json.end_object();
-  call.out().line(json.text());
+  begin_operation_document(json, found.operation);
+  write_runner(call, json, found);
+  call.out().line(end_with_revision(json, found.record, leases));
   return {};
 }
 

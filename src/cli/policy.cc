@@ -2,6 +2,7 @@
 #include "base/units.h"
 #include "cli/documents.h"
 #include "cli/verbs.h"
+#include "cli/words.h"
 
 namespace steelyard::cli {
 namespace {
@@ -42,16 +43,10 @@ Result<std::optional<PolicyMode>> mode_of(const Invocation& call) {
   return bad_flag("--mode", *text, "pinned, manual or auto");
 }
 
-std::string place_of(const Policy& policy) {
-  std::string text = lower_case(name_of(policy.prefer));
-  if (policy.ratio_millionths) text += " (" + format_ratio(*policy.ratio_millionths) + " hot)";
-  return text;
-}
-
 /// What follows from the policy, and when: nothing is moved by setting it.
 std::string what_follows(const RevisionRecord& record) {
   const Policy& policy = record.policy;
-  const std::string where = place_of(policy);
+  const std::string where = place_words(policy);
   if (!is_published(record.availability)) return "nothing: it is " + std::string(name_of(record.availability));
   switch (policy.mode) {
     case PolicyMode::kManual:

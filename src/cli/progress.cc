@@ -7,6 +7,7 @@
 #include "base/utf8.h"
 #include "cli/json.h"
 #include "cli/output.h"
+#include "cli/words.h"
 
 namespace steelyard::cli {
 namespace {
@@ -31,6 +32,14 @@ void print_message(LogLevel level, const std::string& message) {
                                                    : Colour::kDim;
   const std::string word = level == LogLevel::kWarn ? "warning:" : std::string(log_level_name(level)) + ":";
   write_stderr(coloured(word, colour, terminal().colour_err) + " " + printable(message) + "\n");
+}
+
+/// What a phase counts beside its bytes: moves and repairs work by object. A reconciliation puts a reference behind it.
+std::string_view unit_of(const std::string& phase) {
+  for (const std::string_view by_object : {"evict", "rehydrate", "repair"}) {
+    if (phase.starts_with(by_object)) return "object";
+  }
+  return "file";
 }
 
 std::string event_of(const store::Progress& progress) {
@@ -133,7 +142,7 @@ std::string ProgressPrinter::line(std::int64_t now_ms) const {
   std::string text = now_.phase + ": " + std::to_string(percent_of(now_)) + " %";
   if (now_.bytes_total > 0) text += ", " + format_size(now_.bytes_done) + " of " + format_size(now_.bytes_total);
   if (now_.files_total > 1) {
-    text += ", " + std::to_string(now_.files_done) + " of " + std::to_string(now_.files_total) + " files";
+    text += ", " + part_words(now_.files_done, now_.files_total, unit_of(now_.phase));
   }
   const std::int64_t spent_ms = now_ms - begun_ms_;
   if (spent_ms >= 500 && now_.bytes_done > 0) {

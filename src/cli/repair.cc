@@ -66,12 +66,8 @@ Status run_repair(Invocation& call) {
   }
   SY_ASSIGN_OR_RETURN(const std::uint64_t leases, store->active_leases(result->record.identity));
   Json json;
-  begin_document(json).key("operation");
-  write_operation(json, result->operation);
-  json.key("revision");
-  write_revision(json, result->record, leases);
-  json.end_object();
-  call.out().line(json.text());
+  begin_operation_document(json, result->operation);
+  call.out().line(end_with_revision(json, result->record, leases));
   return {};
 }
 

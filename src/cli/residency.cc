@@ -4,6 +4,7 @@
 #include "cli/progress.h"
 #include "cli/signals.h"
 #include "cli/verbs.h"
+#include "cli/words.h"
 
 namespace steelyard::cli {
 namespace {
@@ -39,12 +40,12 @@ Result<store::ResidencyRequest> request_of(Invocation& call) {
   return request;
 }
 
-/// "every object is in memory", "12 of 40 objects are in memory", "no object is in memory".
+/// "every object is in memory", "1 of 40 objects is in memory", "no object is in memory".
 std::string what_is_hot(const metadata::RevisionRecord& record) {
   const std::uint64_t all = record.summary.payload_count;
   if (record.hot_members == 0) return "no object is in memory";
   if (record.hot_members == all) return "every object is in memory";
-  return std::to_string(record.hot_members) + " of " + counted(all, "object") + " are in memory";
+  return part_words(record.hot_members, all, "object") + (record.hot_members == 1 ? " is" : " are") + " in memory";
 }
 
 void print_human(Invocation& call, const char* verb, bool wait, const store::ResidencyResult& result) {
@@ -81,14 +82,10 @@ Status run(Invocation& call, const char* verb, Move move) {
   }
   SY_ASSIGN_OR_RETURN(const std::uint64_t leases, store->active_leases(result->record.identity));
   Json json;
-  begin_document(json).key("operation");
-  write_operation(json, result->operation);
-  json.key("evicted").begin_array();
+  begin_operation_document(json, result->operation).key("evicted").begin_array();
   for (const std::string& evicted : result->evicted) json.string(evicted);
-  json.end_array().key("revision");
-  write_revision(json, result->record, leases);
-  json.end_object();
-  call.out().line(json.text());
+  json.end_array();
+  call.out().line(end_with_revision(json, result->record, leases));
   return {};
 }
 

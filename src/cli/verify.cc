@@ -84,7 +84,7 @@ std::string describe(const Problem& problem) {
     add(tensors);
   }
   if (!problem.object.empty()) add("object " + printable(problem.object));
-  if (problem.tier != "cold") add("in memory");
+  add("in the " + problem.tier + " tier");
   if (problem.offset) add("first bad block at byte " + std::to_string(*problem.offset));
   std::string line = std::string(kind_name(problem.kind)) + ": " + place;
   if (!problem.expected.empty()) line += "; wanted " + printable(problem.expected);
@@ -108,43 +108,72 @@ std::string files_of(const VerifyReport& report) {
   return text;
 }
 
+/// The record counts what lies in a memory that is not mounted here.
+bool is_elsewhere(const VerifyReport& report) {
+  return !report.recorded_instance.empty() && report.recorded_instance != report.hot_instance;
+}
+
+/// What of it was read in memory.
+std::string in_memory(const VerifyReport& report) {
+  if (is_elsewhere(report)) {
+    return "; memory instance " + report.recorded_instance + " is not mounted here, and was not read";
+  }
+  if (report.hot_objects == 0) return "";
+  return "; in memory " + counted(report.hot_objects, "object") + ", " + format_size(report.hot_bytes);
+}
+
 void print_problems(Invocation& call, const VerifyReport& report) {
   for (const Problem& problem : report.problems) call.out().line(describe(problem));
   if (!report.problems.empty() || call.quiet()) return;
   call.out().line(ref_of(report.record) + ": " + counted(report.checked_files, "file") + ", " +
                   counted(report.checked_objects, "object") + ", " + format_size(report.checked_bytes) +
-                  (report.hot_objects == 0 ? ""
-                                           : "; in memory " + counted(report.hot_objects, "object") + ", " +
-                                                 format_size(report.hot_bytes)));
+                  in_memory(report));
+}
+
+/// How what is wrong in memory alone is put right.
+std::string mending_memory(const VerifyReport& report) {
+  const std::string ref = ref_of(report.record);
+  const auto in_memory = [&report](bool missing) {
+    return std::ranges::any_of(report.problems, [missing](const Problem& problem) {
+      return problem.tier == "hot" && (problem.kind == ProblemKind::kMissingObject) == missing;
+    });
+  };
+  std::string text;
+  if (in_memory(false)) text = "`steelyard repair " + ref + "`, or the next reconcile, makes anew what is bad there";
+  if (in_memory(true)) {
+    text += (text.empty() ? "" : ", then ") + ("`steelyard rehydrate " + ref) + "` brings back what is missing there";
+  }
+  return text;
 }
 
 Status damaged(const VerifyReport& report) {
-  const bool manifest = std::ranges::any_of(
-      report.problems, [](const Problem& problem) { return problem.kind == ProblemKind::kManifest; });
-  const bool is_hot =
-      report.record.residency == metadata::Residency::kHot || report.record.residency == metadata::Residency::kMixed;
-  if (report.record.availability == metadata::Availability::kReady && is_hot && report.hot_objects == 0) {
-    return {Code::kCorrupt,
-            ref_of(report.record) + " is damaged in the cold tier: " + counted(report.problems.size(), "problem") +
-                " found" + files_of(report),
-            "memory instance " + report.record.hot_instance +
-                ", which is not mounted here, may hold what is missing; `steelyard repair " + ref_of(report.record) +
+  const std::string ref = ref_of(report.record);
+  const std::string found = counted(report.problems.size(), "problem") + " found" + files_of(report);
+  const auto any = [&report](const auto& is) { return std::ranges::any_of(report.problems, is); };
+  const bool ready = report.record.availability == metadata::Availability::kReady;
+  if (ready && !any([](const Problem& problem) { return problem.tier != "hot"; })) {
+    return {Code::kCorrupt, ref + " is not whole in memory: " + found,
+            "every byte of it can be read from the cold tier; " + mending_memory(report)};
+  }
+  if (ready && is_elsewhere(report)) {
+    return {Code::kCorrupt, ref + " is damaged in the cold tier: " + found,
+            "memory instance " + report.recorded_instance +
+                ", which is not mounted here, may hold what is missing; `steelyard repair " + ref +
                 " --source DIR` restores it from a folder"};
   }
-  if (report.recorded && report.record.availability == metadata::Availability::kReady) {
-    return {Code::kCorrupt,
-            ref_of(report.record) + " has damaged replicas: " + counted(report.problems.size(), "problem") + " found" +
-                files_of(report),
-            "every byte of it can still be read, as each tier holds what the other lacks; `steelyard repair " +
-                ref_of(report.record) + "`, or the next reconcile, makes them whole"};
+  if (ready && report.recorded) {
+    return {Code::kCorrupt, ref + " has damaged replicas: " + found,
+            "every byte of it can still be read, as each tier holds what the other lacks; `steelyard repair " + ref +
+                "`, or the next reconcile, makes them whole"};
   }
-  return {Code::kCorrupt,
-          ref_of(report.record) + " is damaged: " + counted(report.problems.size(), "problem") + " found" +
-              files_of(report),
-          manifest ? "nothing else holds a manifest: import the source again as a new generation, then delete this one"
-                   : "`steelyard repair " + ref_of(report.record) +
-                         "` restores what the store, or a folder named with --source, still holds; intact files can be "
-                         "read with --allow-degraded"};
+  if (any([](const Problem& problem) { return problem.kind == ProblemKind::kManifest; })) {
+    return {Code::kCorrupt, ref + " is damaged: " + found,
+            "nothing else holds a manifest: import the source again as a new generation, then delete this one"};
+  }
+  return {Code::kCorrupt, ref + " is damaged: " + found,
+          "`steelyard repair " + ref +
+              "` restores what the store, or a folder named with --source, still holds; intact files can be read with "
+              "--allow-degraded"};
 }
 
 Status verify_one(Invocation& call) {

@@ -9,6 +9,7 @@
 #include "cli/documents.h"
 #include "cli/signals.h"
 #include "cli/verbs.h"
+#include "cli/words.h"
 #include "formats/ref.h"
 
 namespace steelyard::cli {
@@ -82,6 +83,14 @@ Result<Goal> goal_of(const Invocation& call) {
   return bad_flag("--until", *text, "one of IMPORTING, READY, DEGRADED, DELETING, DELETED, HOT, COLD, MIXED");
 }
 
+/// "READY, HOT", "READY, MIXED 37 %, EVICTING".
+std::string state_words(const RevisionRecord& record) {
+  std::string text(name_of(record.availability));
+  if (is_published(record.availability)) text += ", " + residency_words(record);
+  if (record.operation) text += ", " + std::string(name_of(record.operation->kind));
+  return text;
+}
+
 /// Says what changed, and knows when that is all.
 class Follower {
  public:
@@ -111,7 +120,7 @@ class Follower {
     for (const RevisionChange& change : batch.changes) {
       const auto [told, fresh] = told_.try_emplace(change.record.identity);
       const bool same = !fresh && told->second.generation == change.record.metadata_generation;
-      told->second = {change.record.metadata_generation, change.record.availability};
+      told->second = {change.record.metadata_generation, change.record.availability, state_words(change.record)};
       if (!same) SY_RETURN_IF_ERROR(tell(change.sequence, batch.resnapshot, change.record));
       // A snapshot is one state, however many records it has; its last is the newest.
       if (batch.resnapshot && &change != &batch.changes.back()) continue;
@@ -126,13 +135,14 @@ class Follower {
     if (of_resource()) return newest_.empty() ? "no revision of it is READY" : "the newest is " + newest_;
     if (told_.empty()) return "it is not there";
     const auto& [identity, told] = *told_.rbegin();
-    return formats::format_ref(identity) + " is " + std::string(name_of(told.availability));
+    return formats::format_ref(identity) + " is " + told.state;
   }
 
  private:
   struct Told {
     std::uint64_t generation = 0;
     Availability availability = Availability::kImporting;
+    std::string state{};  ///< for people
   };
   struct Ready {
     std::uint64_t committed_seq = 0;
@@ -149,6 +159,7 @@ class Follower {
     for (auto& [identity, told] : told_) {
       if (told.availability == Availability::kDeleted || is_there(identity)) continue;
       told.availability = Availability::kDeleted;
+      told.state = name_of(Availability::kDeleted);
       SY_RETURN_IF_ERROR(tell_gone(batch.next, identity));
       SY_RETURN_IF_ERROR(judge(identity, Availability::kDeleted, Residency::kAbsent));
     }
@@ -286,7 +297,7 @@ Status follow(Invocation& call, store::Store& store, Follower& follower, std::op
     const std::string& goal = follower.goal().text;
     return {Code::kUnavailable,
             "the " + format_duration(*timeout_ms) + " of --timeout are over" +
-                (goal.empty() ? "" : " without " + goal) + ": " + follower.found(),
+                (goal.empty() ? "" : ", and it did not become " + goal) + ": " + follower.found(),
             "watch it again, for longer"};
   }
 }

@@ -1,4 +1,4 @@
-// The lifecycle's commands and answers (docs/architecture.md has the table of fences).
+// The lifecycle's commands and answers (docs/lifecycle.md has the table of fences).
 #pragma once
 
 #include <cstdint>
@@ -182,9 +182,9 @@ struct PermitRemoval {
   std::uint64_t processed_members = 0;
   std::uint64_t processed_bytes = 0;
 };
-/// DONE of EVICTING and REHYDRATING comes with an observation that shows the target reached (NOT_READY otherwise); it
-/// is published in the same entry. The others may bring one. Of these two kinds it counts for what it says of memory:
-/// damage stays what is recorded.
+/// DONE of EVICTING and REHYDRATING comes with an observation that shows the target reached, of EVICTING in the memory
+/// instance in which it works (NOT_READY otherwise); it is published in the same entry. The others may bring one. Of
+/// these two kinds it counts for what it says of memory: damage stays what is recorded.
 struct EndOperation {
   Identity identity;
   RunnerToken token;

@@ -71,7 +71,9 @@ Result<Runner> get_own_runner(const Turn& turn, const RevisionRecord& record, co
 Status check_no_lease(Turn& turn, const Identity& identity) {
   SY_ASSIGN_OR_RETURN(const std::vector<Lease> live, reap_expired(turn, identity));
   if (live.empty()) return {};
-  return {Code::kBusy, formats::format_ref(identity) + " has " + describe_leases(live, turn), "wait for them"};
+  const std::string ref = formats::format_ref(identity);
+  return {Code::kBusy, ref + " has " + describe_leases(live, turn),
+          "wait for them (steelyard lease list " + ref + "), or end one that nobody needs: steelyard lease release ID"};
 }
 
 /// UNAVAILABLE when the hot replicas in question lie in a memory instance of this boot that the caller has not mounted.
@@ -121,8 +123,14 @@ Status check_reached(const RevisionRecord& record, const std::optional<Observati
                                : operation.target == Residency::kCold ? 0
                                : rehydrates                           ? operation.total_members
                                                                       : all - operation.total_members;
-  // Who could not look has seen nothing.
-  if (seen->boot_id.empty()) return {Code::kNotReady, what + " is not done: what is in memory could not be counted"};
+  // Who could not look has seen nothing; and who looked at another memory, nothing of what was to leave this one.
+  const bool elsewhere =
+      !rehydrates && seen->boot_id == operation.hot_boot_id && seen->hot_instance != operation.hot_instance;
+  if (seen->boot_id.empty() || elsewhere) {
+    return {Code::kNotReady, what + " is not done: what is in " +
+                                 (elsewhere ? "memory instance " + operation.hot_instance : "memory") +
+                                 " could not be counted"};
+  }
   if (rehydrates ? seen->hot_members >= wanted : seen->hot_members <= wanted) return {};
   return {Code::kNotReady, what + " is not done: " + std::to_string(seen->hot_members) + " of " + std::to_string(all) +
                                " members are hot, wanted " + (rehydrates ? "at least " : "at most ") +
@@ -332,15 +340,15 @@ Status judge(Turn& turn, const PermitRemoval& command) {
 
 Status judge(Turn& turn, const EndOperation& command) {
   SY_RETURN_IF_ERROR(validate_id("operation id", command.token.operation_id));
+  if (command.state != OperationState::kDone && command.state != OperationState::kFailed) {
+    return {Code::kInvalidArgument,
+            "a runner ends its operation DONE or FAILED, not " + std::string(name_of(command.state))};
+  }
   SY_ASSIGN_OR_RETURN(RevisionRecord record, get_record(turn.view, command.identity));
   const Operation* known = find_operation(record, command.token.operation_id);
   if (known != nullptr && known->state == command.state) {
     answer(turn, std::move(record), std::nullopt);
     return {};  // a retry
-  }
-  if (command.state != OperationState::kDone && command.state != OperationState::kFailed) {
-    return {Code::kInvalidArgument,
-            "a runner ends its operation DONE or FAILED, not " + std::string(name_of(command.state))};
   }
   SY_ASSIGN_OR_RETURN(Runner runner, get_own_runner(turn, record, command.token));
   renew(turn, *record.operation, command.processed_members, command.processed_bytes, runner);

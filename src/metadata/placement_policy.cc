@@ -60,6 +60,12 @@ bool may_move(const RevisionRecord& record, const Memory& memory) {
   return record.availability == Availability::kReady && !record.operation && !elsewhere;
 }
 
+/// Somebody read it a moment ago, perhaps for so short a time that no policy was followed meanwhile.
+bool was_read_lately(const PlacedRevision& revision, const LastUse& now, std::int64_t cooldown_ms) {
+  const LastUse& last = revision.last_use;
+  return last.epoch_ordinal == now.epoch_ordinal && now.mono_ms - last.mono_ms < cooldown_ms;
+}
+
 /// Where it is by the record, as far as this boot goes.
 Residency residency_in(const RevisionRecord& record, const Memory& memory) {
   return record.hot_instance == memory.instance ? record.residency : Residency::kCold;
@@ -185,7 +191,9 @@ PolicyPlan moves_of(std::span<const PlacedRevision> revisions, const Memory& mem
     }
     const bool cooling = !pinned && is_cooling(record, now, cooldown_ms);
     if (!pinned && !cooling && evictable) idle.push_back(&revision);
-    if ((pinned || revision.leased) && !cooling && wants_warmer(revision, memory)) warmer.push_back(&revision);
+    const bool is_wanted = pinned || revision.leased || was_read_lately(revision, now, cooldown_ms);
+    if (is_wanted && !cooling && revision.promotion_bytes && wants_warmer(revision, memory))
+      warmer.push_back(&revision);
   }
   sort_for_eviction(idle);
   if (used > high) {
@@ -193,19 +201,23 @@ PolicyPlan moves_of(std::span<const PlacedRevision> revisions, const Memory& mem
     used -= std::min(used, put_evictions(picked, holders, "memory is above the high watermark", moves));
   }
   std::ranges::sort(warmer, {}, [](const PlacedRevision* revision) {
-    return std::tuple(revision->record.policy.mode != PolicyMode::kPinned, revision->promotion_bytes,
-                      revision->record.identity);
+    return std::tuple(revision->record.policy.mode != PolicyMode::kPinned, !revision->leased,
+                      *revision->promotion_bytes, revision->record.identity);
   });
   for (const PlacedRevision* revision : warmer) {
     const bool pinned = revision->record.policy.mode == PolicyMode::kPinned;
-    const std::uint64_t bytes = revision->promotion_bytes;
-    Move move = move_of(*revision, OperationKind::kRehydrating, revision->record.policy.prefer, bytes,
-                        pinned ? "pinned" : "read now");
+    const std::uint64_t bytes = *revision->promotion_bytes;
+    const char* why = pinned ? "pinned" : revision->leased ? "read now" : "read a moment ago";
+    Move move = move_of(*revision, OperationKind::kRehydrating, revision->record.policy.prefer, bytes, why);
     if (bytes > high || used > high - bytes) {
-      // It takes the room of those that were used longest ago.
-      const Revisions picked = bytes > high ? Revisions() : pick(idle, holders, used - (high - bytes), false);
+      // It takes the room of those that were used longest ago, if somebody waits for it.
+      const bool takes = (pinned || revision->leased) && bytes <= high;
+      const Revisions picked = takes ? pick(idle, holders, used - (high - bytes), false) : Revisions();
       if (picked.empty()) {
-        if (pinned) plan.without_room.push_back(std::move(move));
+        if (pinned)
+          plan.without_room.push_back(std::move(move));
+        else if (revision->leased)
+          plan.stay_cold.push_back(std::move(move));
         continue;
       }
       used -= std::min(used, put_evictions(picked, holders, "room is made for what is read now", moves));
@@ -214,6 +226,15 @@ PolicyPlan moves_of(std::span<const PlacedRevision> revisions, const Memory& mem
     used += bytes;
   }
   return plan;
+}
+
+bool may_be_brought(const PlacedRevision& revision, const Memory& memory, const LastUse& now,
+                    std::int64_t cooldown_ms) {
+  const RevisionRecord& record = revision.record;
+  if (record.policy.mode == PolicyMode::kManual || record.policy.prefer == Residency::kCold) return false;
+  // A MIXED one may have more in memory than its set, which only the set tells.
+  if (record.policy.prefer == Residency::kHot && residency_in(record, memory) == Residency::kHot) return false;
+  return record.policy.mode == PolicyMode::kPinned || revision.leased || was_read_lately(revision, now, cooldown_ms);
 }
 
 RoomPlan make_room(std::span<const PlacedRevision> revisions, const Memory& memory, const Identity& for_whom,
@@ -229,11 +250,15 @@ RoomPlan make_room(std::span<const PlacedRevision> revisions, const Memory& memo
     (revision.leased ? leased : idle).push_back(&revision);
   }
   sort_for_eviction(idle);
+  sort_for_eviction(leased);
   std::ranges::stable_partition(idle, [&](const PlacedRevision* revision) { return is_leaving(*revision, memory); });
 
   RoomPlan plan;
   for (const PlacedRevision* revision : idle) plan.possible_bytes += holders.drop(*revision);
-  for (const PlacedRevision* revision : leased) plan.held_by_leases_bytes += holders.drop(*revision);
+  for (const PlacedRevision* revision : leased) {
+    plan.held_by_leases_bytes += holders.drop(*revision);
+    plan.held_by_leases.push_back(revision->record.identity);
+  }
   for (const PlacedRevision* revision : idle) holders.keep(*revision);
   for (const PlacedRevision* revision : leased) holders.keep(*revision);
   plan.enough = plan.possible_bytes >= wanted_bytes;

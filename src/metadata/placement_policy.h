@@ -23,9 +23,10 @@ struct PlacedRevision {
   RevisionRecord record;
   bool leased = false;  ///< a lease lives: somebody reads it now
   LastUse last_use;
-  bool cold_whole = false;                       ///< every member has a cold replica, as far as is known
-  std::vector<HotReplica> hot;                   ///< its replicas in the mounted memory instance
-  std::uint64_t promotion_bytes = 0;             ///< what the set that its policy prefers would add to memory
+  bool cold_whole = false;      ///< every member has a cold replica, as far as is known
+  std::vector<HotReplica> hot;  ///< its replicas in the mounted memory instance
+  /// What the set that its policy prefers would add to memory; absent: it is not to be brought there now.
+  std::optional<std::uint64_t> promotion_bytes;
   std::optional<std::uint32_t> plan_millionths;  ///< MixedPlan::hot_millionths of a policy that prefers MIXED
 };
 
@@ -33,8 +34,8 @@ struct PlacedRevision {
 struct Memory {
   std::string instance;
   std::string boot_id;
-  std::uint64_t capacity_bytes = 0;
-  std::uint64_t used_bytes = 0;
+  std::uint64_t capacity_bytes = 0;                   ///< that can be used: less where another limit is in the way
+  std::uint64_t used_bytes = 0;                       ///< or claimed
   std::uint32_t high_watermark_millionths = 900'000;  ///< of the capacity: above it room is made
   std::uint32_t low_watermark_millionths = 800'000;   ///< down to here
 };
@@ -55,18 +56,24 @@ struct Move {
 struct PolicyPlan {
   std::vector<Move> moves;         ///< in the order in which they are to be done
   std::vector<Move> without_room;  ///< of pinned revisions, that wait: what stays leaves no room for them
+  std::vector<Move> stay_cold;     ///< of AUTO ones that somebody reads now: the same
 };
 
 /// What the policies ask for now.
 ///
 /// PINNED: a move towards the preference whenever the revision is elsewhere and, to make it colder, nobody reads it.
 /// AUTO: towards a warmer preference while somebody reads it (this is what promotes on access), if it fits below the
-/// high watermark, or does once idle AUTO revisions are evicted; and above the high watermark idle ones are evicted
+/// high watermark, or does once idle AUTO revisions are evicted. One that nobody reads any more, but somebody did less
+/// than `cooldown_ms` ago, comes if it fits, and nothing goes for it. Above the high watermark idle ones are evicted
 /// down to the low one, the oldest use first, then the largest. A revision whose last move ended less than
-/// `cooldown_ms` ago is not moved. MANUAL: never. Nothing is asked of a revision with an operation, of one that is not
-/// READY, or of one whose replicas lie in a memory instance of this boot that is not mounted here.
+/// `cooldown_ms` ago is not moved, so what went under pressure does not come back for the use that it had before.
+/// MANUAL: never. Nothing is asked of a revision with an operation, of one that is not READY, or of one whose replicas
+/// lie in a memory instance of this boot that is not mounted here.
 PolicyPlan moves_of(std::span<const PlacedRevision> revisions, const Memory& memory, const LastUse& now,
                     std::int64_t cooldown_ms);
+
+/// Whether moves_of wants to know the revision's promotion_bytes and plan_millionths.
+bool may_be_brought(const PlacedRevision& revision, const Memory& memory, const LastUse& now, std::int64_t cooldown_ms);
 
 /// What `--make-room` evicts.
 struct RoomPlan {
@@ -75,6 +82,7 @@ struct RoomPlan {
   bool enough = false;
   std::uint64_t possible_bytes = 0;        ///< freed if everything idle were evicted: what an error names
   std::uint64_t held_by_leases_bytes = 0;  ///< that evicting would free too, were it not for leases
+  std::vector<Identity> held_by_leases;    ///< whose they are: the oldest use first
 };
 
 /// Chooses evictions that free at least `wanted_bytes` for `for_whom`: revisions of any mode but those pinned to be

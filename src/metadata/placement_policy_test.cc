@@ -93,6 +93,62 @@ TEST(Policy, PromotesWhatIsRead) {
             500'000U);
 }
 
+TEST(Policy, WhatWasReadAMomentAgoComesWhereThereIsRoom) {
+  const auto read = [](PlacedRevision revision, std::int64_t used_ms) {
+    revision.last_use = {2, used_ms};
+    return revision;
+  };
+  const std::int64_t lately = kNow.mono_ms - kCooldownMs + 1;
+  EXPECT_EQ(asked({read(cold("a", 40), lately)}, memory_of(100, 50)), (Told{"rehydrate a HOT 40"}));
+  EXPECT_EQ(asked({read(cold("a", 40), lately - 1)}, memory_of(100, 50)), Told{}) << "too long ago";
+  PlacedRevision before = read(cold("a", 40), lately);
+  before.last_use.epoch_ordinal = 1;
+  EXPECT_EQ(asked({before}, memory_of(100, 0)), Told{}) << "in another boot";
+  EXPECT_EQ(asked({read(cold("a", 40), lately), hot("idle", 60, 1)}, memory_of(100, 60)), Told{})
+      << "nothing goes for who has left";
+  EXPECT_EQ(asked({read_now(cold("a", 40)), hot("idle", 60, 1)}, memory_of(100, 60)),
+            (Told{"evict idle COLD 60", "rehydrate a HOT 40"}));
+  EXPECT_EQ(asked({read(cold("a", 40), lately), read_now(cold("b", 60))}, memory_of(100, 0)),
+            (Told{"rehydrate b HOT 60"}))
+      << "who waits comes first";
+
+  // What went under pressure stays away for the use that it had before, and after the next one for a while.
+  PlacedRevision gone = read(cold("a", 40), kNow.mono_ms - 20'000);
+  Operation eviction;
+  eviction.kind = OperationKind::kEvicting;
+  eviction.state = OperationState::kDone;
+  eviction.ended_epoch_ordinal = 2;
+  eviction.ended_mono_ms = kNow.mono_ms - 10'000;
+  gone.record.finished_operations = {eviction};
+  EXPECT_EQ(asked({gone}, memory_of(100, 0)), Told{});
+  gone.last_use.mono_ms = kNow.mono_ms - 5'000;
+  EXPECT_EQ(asked({gone}, memory_of(100, 0)), Told{});
+  gone.record.finished_operations[0].ended_mono_ms = kNow.mono_ms - kCooldownMs;
+  EXPECT_EQ(asked({gone}, memory_of(100, 0)), (Told{"rehydrate a HOT 40"}));
+}
+
+TEST(Policy, WhatIsNotPlannedIsNotBrought) {
+  PlacedRevision other = read_now(cold("a", 40));
+  other.promotion_bytes.reset();
+  EXPECT_EQ(asked({other, read_now(cold("b", 90))}, memory_of(100, 0)), (Told{"rehydrate b HOT 90"}));
+  const auto may = [](const PlacedRevision& revision) {
+    return may_be_brought(revision, memory_of(100, 0), kNow, kCooldownMs);
+  };
+  EXPECT_TRUE(may(read_now(cold("a", 1))));
+  EXPECT_TRUE(may(cold("a", 1, PolicyMode::kPinned)));
+  EXPECT_FALSE(may(cold("a", 1)));
+  EXPECT_FALSE(may(read_now(hot("a", 1, 0))));
+  EXPECT_FALSE(may(read_now(cold("a", 1, PolicyMode::kManual))));
+}
+
+TEST(Policy, WhoIsReadAndHasNoRoomIsNamed) {
+  const std::vector<PlacedRevision> revisions{read_now(cold("a", 40)), cold("p", 50, PolicyMode::kPinned)};
+  const PolicyPlan plan = moves_of(revisions, memory_of(100, 60), kNow, kCooldownMs);
+  EXPECT_TRUE(plan.moves.empty());
+  EXPECT_EQ(told(plan.stay_cold), (Told{"rehydrate a HOT 40"}));
+  EXPECT_EQ(told(plan.without_room), (Told{"rehydrate p HOT 50"}));
+}
+
 TEST(Policy, AMixedPreferenceIsAPlan) {
   PlacedRevision mixed = read_now(hot("a", 30, 0, PolicyMode::kAuto, Residency::kMixed));
   mixed.record.residency = Residency::kMixed;

@@ -64,6 +64,7 @@ struct OperationView {
   RevisionRecord record;
   Operation operation;
   std::optional<Runner> runner;
+  std::int64_t runner_left_ms = 0;  ///< of its token; filled in by who has a clock
 };
 Result<OperationView> get_operation(const StateView& view, std::string_view operation_id);
 /// Ordinal 0 and an empty name before the first epoch.

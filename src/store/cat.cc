@@ -60,21 +60,26 @@ Status run_cat(Context& context, const CatRequest& request, const std::function<
   SY_ASSIGN_OR_RETURN(const ByteRange range, range_in(request, file->bytes));
 
   SY_ASSIGN_OR_RETURN(ReadBuffers buffers, ReadBuffers::allocate(read_piece_bytes(context.io_budget, 1)));
-  const HotReplicas hot = find_hot_to_read(context, record, manifest);
+  const HotReplicas hot = open_hot_to_read(context, record, manifest, stop);
   VerifiedReader reader(context.cold, attempt_of(record), manifest.objects,
                         segments_of(manifest, *file, range.first, range.bytes), buffers, &hot);
-  VerifiedReader::Piece piece;
-  for (;;) {
-    SY_RETURN_IF_ERROR(stop.status("cat"));
-    SY_ASSIGN_OR_RETURN(const bool more, reader.next(piece));
-    if (!more) return {};
-    if (piece.bad) {
-      SY_RETURN_IF_ERROR(check_not_deleted(context, record));
-      record_bad_objects(context, record, manifest, {&*piece.bad, 1}, stop);
-      return to_status(*piece.bad, record.identity).annotate("reading", printable(file->path));
+  const auto copy = [&]() -> Status {
+    VerifiedReader::Piece piece;
+    for (;;) {
+      SY_RETURN_IF_ERROR(stop.status("cat"));
+      SY_ASSIGN_OR_RETURN(const bool more, reader.next(piece));
+      if (!more) return {};
+      if (piece.bad) {
+        SY_RETURN_IF_ERROR(check_not_deleted(context, record));
+        record_bad_objects(context, record, manifest, {&*piece.bad, 1}, stop);
+        return to_status(*piece.bad, record.identity).annotate("reading", printable(file->path));
+      }
+      SY_RETURN_IF_ERROR(sink(piece.bytes));
     }
-    SY_RETURN_IF_ERROR(sink(piece.bytes));
-  }
+  };
+  Status copied = copy();
+  record_bad_in_memory(context, record, reader.bad_in_memory(), stop);
+  return copied;
 }
 
 }  // namespace steelyard::store

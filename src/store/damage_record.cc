@@ -50,6 +50,9 @@ Status judge_again(Context& context, const metadata::RevisionRecord& record, con
   const auto manifest = load_manifest(context.cold, record);
   if (!manifest.ok() && manifest.code() != Code::kCorrupt) return manifest.status();
   SY_ASSIGN_OR_RETURN(ReadBuffers buffers, ReadBuffers::allocate(read_piece_bytes(context.io_budget, 4)));
+  if (manifest.ok()) {
+    SY_RETURN_IF_ERROR(keep_what_is_bad_in_memory(context, record, *manifest, findings.bad_in_memory));
+  }
   for (const std::string& key : keys) {
     const auto object = payload_index_of(record.identity, key);
     if (!object) {
@@ -141,12 +144,20 @@ Result<metadata::RevisionRecord> record_findings(Context& context, metadata::Rev
     command.identity = record.identity;
     command.observed_generation = record.metadata_generation;
     metadata::Observation& seen = command.seen;
-    see_hot(context, record, seen);
+    // The good blocks of what is bad in both tiers count.
+    see_hot(context, record, seen, [&](const tiers::ObjectName& name) {
+      return now.bad_in_memory.contains(name.index) &&
+             std::ranges::count(now.damaged, formats::payload_key(record.identity, name.index)) == 0;
+    });
     ObjectFindings judged = now;
     const bool going = record.operation && record.operation->kind == metadata::OperationKind::kEvicting;
     // A replica that is on its way out serves nobody for long, and the eviction must hear of the damage.
     const std::string instance = going ? std::string() : seen.hot_instance;
-    SY_ASSIGN_OR_RETURN(const auto spared, spare_what_is_hot(context, record, instance, judged));
+    SY_ASSIGN_OR_RETURN(Spared to_repair, spare_what_is_hot(context, record, instance, judged));
+    for (const auto& [object, bytes] : now.bad_in_memory) {
+      ++to_repair.objects;
+      to_repair.bytes += bytes;
+    }
     seen.damage = merged(record.damage, judged);
     const bool was_absent = record.residency == metadata::Residency::kAbsent;
     seen.cold_readable = !now.none_is_there && (!was_absent || now.complete || !now.whole.empty());
@@ -157,17 +168,17 @@ Result<metadata::RevisionRecord> record_findings(Context& context, metadata::Rev
     }
     // NOT_READY: a delete began, which is a move like any other.
     const bool moved = reconciled.code() == Code::kStaleGeneration || reconciled.code() == Code::kNotReady;
-    if (reconciled.ok()) begin_repair(context, spared, *reconciled);
+    if (reconciled.ok()) begin_repair(context, to_repair, *reconciled);
     if (!moved || moves++ == 8) return reconciled;
     SY_ASSIGN_OR_RETURN(record, context.catalog.get_weight_revision(record.identity));
     if (!is_published(record.availability)) return record;
     std::set<std::string> in_doubt(now.damaged.begin(), now.damaged.end());
     in_doubt.insert(now.whole.begin(), now.whole.end());
     if (now.complete) in_doubt.insert(record.damage.objects.begin(), record.damage.objects.end());
-    if (in_doubt.empty()) continue;
+    if (in_doubt.empty() && now.bad_in_memory.empty()) continue;
     SY_RETURN_IF_ERROR(judge_again(context, record, in_doubt, now));
     now.none_is_there = now.none_is_there && !now.damaged.empty();
-    if (!now.complete && now.damaged.empty() && now.whole.empty()) return record;
+    if (!now.complete && now.damaged.empty() && now.whole.empty() && now.bad_in_memory.empty()) return record;
   }
   return record;
 }
@@ -186,6 +197,36 @@ void record_bad_objects(Context& context, const metadata::RevisionRecord& record
     keys.push_back(formats::payload_key(record.identity, object));
   }
   record_keys(context, record, std::move(keys), stop);
+}
+
+void record_bad_in_memory(Context& context, const metadata::RevisionRecord& record, const BadInMemory& bad,
+                          const StopSignal& stop) {
+  const bool known = record.operation && record.operation->kind == metadata::OperationKind::kRepairing;
+  if (context.read_only || bad.empty() || known) return;
+  ObjectFindings findings;
+  findings.bad_in_memory = bad;
+  const auto recorded = record_findings(context, record, findings, stop);
+  if (!recorded.ok()) log_warning("what was found could not be recorded: {}", recorded.status().message());
+}
+
+HotReplicas open_hot_to_read(Context& context, const metadata::RevisionRecord& record,
+                             const formats::StoredManifest& manifest, const StopSignal& stop) {
+  HotReplicas hot = find_hot_to_read(context, record, manifest);
+  const bool evicts = record.operation && record.operation->kind == metadata::OperationKind::kEvicting;
+  if (context.read_only || evicts || hot.instance != record.hot_instance) return hot;
+  if (hot.members >= record.hot_members) return hot;
+  const auto recorded = record_findings(context, record, {}, stop);
+  const std::string ref = formats::format_ref(record.identity);
+  if (!recorded.ok()) {
+    log_warning("that {} is not all in memory any more could not be recorded: {}", ref, recorded.status().message());
+  } else if (recorded->metadata_generation == record.metadata_generation + 1) {
+    log_warning(
+        "{} of {} that {} had in memory are not there any more; it is {} now, and `steelyard rehydrate {}` "
+        "brings them back",
+        record.hot_members - hot.members, counted(record.hot_members, "object"), ref, name_of(recorded->residency),
+        ref);
+  }
+  return hot;
 }
 
 void record_bad_manifest(Context& context, const metadata::RevisionRecord& record, const StopSignal& stop) {

@@ -39,9 +39,11 @@ struct ObjectFindings {
   std::vector<std::string> whole{};
   bool complete = false;       ///< everything was read: what is not among the damaged is whole
   bool none_is_there = false;  ///< complete, and nothing of the revision is left
+  BadInMemory bad_in_memory{};
 };
 /// Damaged is what no tier can serve: of an object that is bad in the cold tier and whole in memory a repair is begun
-/// instead (hot_repair.h), and carried out by the next reconcile.
+/// instead (hot_repair.h), and carried out by the next reconcile. What is bad in memory gets one too, and is hot no
+/// more until then, unless it is damaged: then its good blocks count.
 ///
 /// Publishes it over what is recorded of the other objects; `record` is the record as the reading began. A record that
 /// moved since is read again, and so are the objects before they are offered for it: a repair may have replaced the
@@ -55,6 +57,13 @@ Result<metadata::RevisionRecord> record_findings(Context& context, metadata::Rev
 void record_bad_objects(Context& context, const metadata::RevisionRecord& record,
                         const formats::StoredManifest& manifest, std::span<const BadObject> bad,
                         const StopSignal& stop);
+/// For a read that took from the cold tier what is bad in memory: recorded as `record_findings`, a failure is a
+/// warning. Nothing in a read-only store, and where a repair was begun before.
+void record_bad_in_memory(Context& context, const metadata::RevisionRecord& record, const BadInMemory& bad,
+                          const StopSignal& stop);
+/// find_hot_to_read, and where less lies there than the record counts, the record is lowered, with a warning.
+HotReplicas open_hot_to_read(Context& context, const metadata::RevisionRecord& record,
+                             const formats::StoredManifest& manifest, const StopSignal& stop);
 /// The same for a manifest that load_manifest refused as CORRUPT.
 void record_bad_manifest(Context& context, const metadata::RevisionRecord& record, const StopSignal& stop);
 

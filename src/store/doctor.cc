@@ -4,7 +4,6 @@
 #include <sys/statfs.h>
 
 #include <algorithm>
-#include <map>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -216,7 +215,9 @@ class Examination {
   Status look_at_published(const RevisionRecord& record, const std::string& ref, catalog::Catalog& catalog,
                            tiers::Tier& cold, RevisionsExamined& seen) {
     ++seen.live;
-    if (!record.hot_instance.empty()) in_memory_[record.hot_instance].push_back(ref);
+    if (!record.hot_instance.empty()) {
+      in_memory_.push_back({record.identity, record.hot_instance, record.hot_members, record.metadata_generation});
+    }
     const auto lacks = what_lacks(record, cold);
     const auto marker = look_at_committed_marker(cold, record);
     const bool unmarked = marker.ok() && *marker != MarkerState::kFits;
@@ -393,8 +394,10 @@ class Examination {
       ok("free space", found);
     }
     if (usage->private_copies > 0) {
-      warn("deduplication", counted(usage->private_copies, "object") + " could not be shared by content",
-           "they take their bytes again for each revision; a filesystem with hard links shares them");
+      warn(
+          "deduplication", counted(usage->private_copies, "object") + " could not be shared by content",
+          "each keeps its bytes for itself until its revision is deleted; the trial below says whether this filesystem "
+          "shares, and where it does they are left from a lost or damaged content index, or from a limit of links");
     }
   }
 
@@ -535,7 +538,7 @@ class Examination {
   const CancelFlag& cancel_;
   const StorePaths paths_;
   DoctorReport report_;
-  std::map<std::string, std::vector<std::string>> in_memory_;  ///< references by the instance that their record names
+  std::vector<MemoryRecord> in_memory_;
 };
 
 }  // namespace

@@ -2,10 +2,17 @@
 
 #include <fmt/format.h>
 
+#include <map>
+#include <set>
 #include <utility>
 
 #include "base/units.h"
 #include "base/utf8.h"
+#include "catalog/catalog.h"
+#include "formats/ref.h"
+#include "store/context.h"
+#include "store/group_observer.h"
+#include "store/manifest_file.h"
 #include "tiers/open.h"
 
 namespace steelyard::store {
@@ -36,52 +43,117 @@ std::string describe(const tiers::MemoryPlace& place) {
   std::string text = fmt::format("capacity {} on a filesystem of {} with {} free", format_size(place.capacity_bytes),
                                  format_size(place.filesystem_bytes), format_size(place.free_bytes));
   for (const MemoryLimit& limit : place.limits) {
-    text += fmt::format("; {} allows {} more", limit.file, format_size(limit.free()));
+    text += limit.used == 0 ? fmt::format("; {} allows {} more", limit.file, format_size(limit.free()))
+                            : fmt::format("; {} allows {}, of which {} are in use", limit.file,
+                                          format_size(limit.bytes), format_size(limit.used));
   }
   return text + "; its copies are gone with the next boot";
 }
 
-Check use_of(tiers::Tier& tier, const std::string& instance) {
-  const auto usage = tier.usage();
-  if (!usage.ok()) return problem(usage.status());
-  const std::string found =
-      fmt::format("instance {}: {} used, {} claimed by operations under way, {} may be brought", instance,
-                  format_size(usage->bytes), format_size(usage->claimed_bytes), format_size(usage->free_bytes));
-  if (usage->free_bytes > 0) return check(State::kOk, found);
-  return check(State::kWarning, found, "free what is not needed, or raise the limit that is in the way");
+/// A limit in which nothing is left but what the process needs for itself.
+void look_at_limits(const tiers::MemoryPlace& place, std::vector<Check>& checks) {
+  for (const MemoryLimit& limit : place.limits) {
+    if (limit.free() > place.process_reserve_bytes) continue;
+    checks.push_back(check(
+        State::kWarning,
+        fmt::format("{} leaves {} of {}, and a process keeps {} for its work", limit.file, format_size(limit.free()),
+                    format_size(limit.bytes), format_size(place.process_reserve_bytes)),
+        "nothing can be brought into memory: evict what is not needed, or raise the limit (the container's --memory)"));
+  }
 }
 
-}  // namespace
+/// What lies in the instance that is mounted here, beside what the records say of it.
+class Contents {
+ public:
+  Contents(tiers::Tier& tier, std::string instance, catalog::Catalog& catalog)
+      : tier_(tier), instance_(std::move(instance)), catalog_(catalog) {}
 
-std::vector<Check> examine_memory(Runtime& runtime, const StoreOptions& options, const StoreParts& parts,
-                                  const std::map<std::string, std::vector<std::string>>& recorded) {
-  std::vector<Check> checks;
-  tiers::MemoryOptions where = memory_options(options);
-  where.store_id = parts.store_id;
-  const auto place = tiers::look_at_memory_place(where);
-  std::string mounted;
-  if (!place.ok()) {
-    checks.push_back(check(State::kWarning, place.status().message(),
-                           place.status().hint() + "; without one nothing can be brought into memory"));
-  } else {
-    checks.push_back(check(State::kOk, printable(options.hot_path) + ": " + describe(*place)));
-    if (!place->others.empty()) {
-      checks.push_back(
-          check(State::kOk, fmt::format("{} of other stores there, which take room of the same filesystem: {}",
-                                        counted(place->others.size(), "instance"), some_of(place->others))));
+  void look(const std::vector<MemoryRecord>& recorded, std::vector<Check>& checks) {
+    const auto usage = tier_.usage([this](const tiers::ObjectStat& object) {
+      Group& group = groups_[object.name.in.group];
+      group.by_attempt[object.name.in.attempt].insert(object.name.index);
+      group.bytes += object.bytes;
+    });
+    if (!usage.ok()) {
+      checks.push_back(problem(usage.status()));
+      return;
     }
-    const auto tier = parts.open_hot(false);
-    const auto instance = tier.ok() ? (*tier)->instance() : Result<std::string>(tier.status());
-    if (instance.code() == Code::kNotFound) {
-      checks.push_back(check(State::kOk, "no instance there yet: nothing of this store lies in memory here"));
-    } else if (!instance.ok()) {
-      checks.push_back(problem(instance.status()));
-    } else {
-      mounted = *instance;
-      checks.push_back(use_of(**tier, mounted));
-    }
+    checks.push_back(use_of(*usage));
+    find_orphans(checks);
+    find_missing(recorded, checks);
   }
-  for (const auto& [instance, refs] : recorded) {
+
+ private:
+  struct Group {
+    std::map<std::uint32_t, std::set<std::uint32_t>> by_attempt;  ///< object numbers
+    std::uint64_t bytes = 0;
+  };
+
+  Check use_of(const tiers::TierUsage& usage) const {
+    const std::string found =
+        fmt::format("instance {}: {} used, {} claimed by operations under way, {} may be brought", instance_,
+                    format_size(usage.bytes), format_size(usage.claimed_bytes), format_size(usage.free_bytes));
+    if (usage.bytes > usage.capacity_bytes) {
+      return check(
+          State::kWarning,
+          fmt::format("{}; that is {} more than hot.capacity", found, format_size(usage.bytes - usage.capacity_bytes)),
+          "evict what is not needed with `steelyard evict REF`, or raise hot.capacity");
+    }
+    if (usage.free_bytes > 0) return check(State::kOk, found);
+    return check(State::kWarning, found,
+                 "evict what is not needed with `steelyard evict REF`, or raise the limit that is in the way");
+  }
+
+  /// What no revision can use.
+  void find_orphans(std::vector<Check>& checks) {
+    std::uint64_t count = 0;
+    std::uint64_t bytes = 0;
+    for (const auto& [group, there] : groups_) {
+      const auto record = catalog_.find_by_group(group);
+      if (!record.ok()) return checks.push_back(problem(record.status()));
+      if (*record && is_published((*record)->availability)) continue;
+      ++count;
+      bytes += there.bytes;
+    }
+    if (count == 0) return;
+    checks.push_back(check(
+        State::kWarning,
+        fmt::format("{} that no readable revision refers to, with {}", counted(count, "group"), format_size(bytes)),
+        "`steelyard reconcile` ends what is being deleted, `steelyard gc` frees the rest"));
+  }
+
+  void find_missing(const std::vector<MemoryRecord>& recorded, std::vector<Check>& checks) {
+    std::vector<std::string> lacking;
+    for (const MemoryRecord& record : recorded) {
+      if (record.instance != instance_) continue;
+      const auto now = catalog_.get_weight_revision(record.identity);
+      // It was moved meanwhile, or is: its operation tells.
+      if (!now.ok() || now->metadata_generation != record.metadata_generation || now->operation) continue;
+      const tiers::AttemptName committed = attempt_of(*now);
+      const std::uint64_t there = groups_[committed.group].by_attempt[committed.attempt].size();
+      if (there >= record.members) continue;
+      lacking.push_back(
+          fmt::format("{} ({} of {})", formats::format_ref(record.identity), there, counted(record.members, "object")));
+    }
+    if (lacking.empty()) return;
+    checks.push_back(check(State::kWarning, "less in memory than is recorded: " + some_of(lacking),
+                           "`steelyard reconcile` records what is there, `steelyard rehydrate REF` brings the rest"));
+  }
+
+  tiers::Tier& tier_;
+  const std::string instance_;
+  catalog::Catalog& catalog_;
+  std::map<std::string, Group> groups_;
+};
+
+/// Of instances that are not mounted here.
+void look_elsewhere(Runtime& runtime, const std::string& mounted, const std::vector<MemoryRecord>& recorded,
+                    std::vector<Check>& checks) {
+  std::map<std::string, std::vector<std::string>> by_instance;
+  for (const MemoryRecord& record : recorded) {
+    by_instance[record.instance].push_back(formats::format_ref(record.identity));
+  }
+  for (const auto& [instance, refs] : by_instance) {
     const tiers::InstanceView view = tiers::view_of_instance(instance, mounted, runtime.epoch());
     if (view == tiers::InstanceView::kMounted) continue;
     const std::string what =
@@ -95,6 +167,48 @@ std::vector<Check> examine_memory(Runtime& runtime, const StoreOptions& options,
                              "REF` brings them into the memory here"));
     }
   }
+}
+
+}  // namespace
+
+std::vector<Check> examine_memory(Runtime& runtime, const StoreOptions& options, const StoreParts& parts,
+                                  const std::vector<MemoryRecord>& recorded) {
+  std::vector<Check> checks;
+  tiers::MemoryOptions where = memory_options(options);
+  where.store_id = parts.store_id;
+  const auto place = tiers::look_at_memory_place(where);
+  std::string mounted;
+  if (!place.ok()) {
+    checks.push_back(check(State::kWarning, place.status().message(),
+                           place.status().hint() + "; without one nothing can be brought into memory"));
+  } else {
+    checks.push_back(check(State::kOk, printable(options.hot_path) + ": " + describe(*place)));
+    look_at_limits(*place, checks);
+    if (!place->others.empty()) {
+      checks.push_back(
+          check(State::kOk, fmt::format("{} of other stores there, which take room of the same filesystem: {}",
+                                        counted(place->others.size(), "instance"), some_of(place->others))));
+    }
+    std::vector<std::string> older = place->boots;
+    std::erase(older, runtime.epoch());
+    if (!older.empty()) {
+      checks.push_back(check(State::kWarning, "an instance of another boot lies there: " + some_of(older),
+                             "it says nothing any more; remove its file instance-<boot id>"));
+    }
+    const auto tier = parts.open_hot(false);
+    const auto instance = tier.ok() ? (*tier)->instance() : Result<std::string>(tier.status());
+    if (instance.code() == Code::kNotFound) {
+      checks.push_back(check(State::kOk, "no instance there yet: nothing of this store lies in memory here"));
+    } else if (!instance.ok()) {
+      checks.push_back(problem(instance.status()));
+    } else {
+      mounted = *instance;
+      TierObserver observer(*parts.cold);
+      catalog::Catalog catalog(runtime, *parts.log, observer, {});
+      Contents(**tier, mounted, catalog).look(recorded, checks);
+    }
+  }
+  look_elsewhere(runtime, mounted, recorded, checks);
   return checks;
 }
 

@@ -81,11 +81,13 @@ Status drop(Context& context, tiers::Tier& tier, const std::vector<tiers::Object
   return {};
 }
 
-std::vector<std::uint32_t> numbers_of(const std::vector<BadObject>& bad) {
+/// What was evicted meanwhile is gone, not bad; what could not be read now may be whole.
+bool is_bad(const BadObject& found) { return found.kind != ProblemKind::kMissingObject && found.read_error.ok(); }
+
+std::vector<std::uint32_t> numbers_of(const std::vector<BadObject>& found) {
   std::vector<std::uint32_t> numbers;
-  for (const BadObject& one : bad) {
-    // What was evicted meanwhile is gone, not bad; what could not be read now may be whole.
-    if (one.kind != ProblemKind::kMissingObject && one.read_error.ok()) numbers.push_back(one.object);
+  for (const BadObject& one : found) {
+    if (is_bad(one)) numbers.push_back(one.object);
   }
   return numbers;
 }
@@ -119,6 +121,21 @@ Result<Spared> spare_what_is_hot(Context& context, const metadata::RevisionRecor
   }
   findings.damaged = std::move(damaged);
   return spared;
+}
+
+Status keep_what_is_bad_in_memory(Context& context, const metadata::RevisionRecord& record,
+                                  const formats::StoredManifest& manifest, BadInMemory& bad) {
+  if (bad.empty()) return {};
+  SY_ASSIGN_OR_RETURN(const HotReplicas hot, find_hot(context, record, manifest));
+  SY_ASSIGN_OR_RETURN(ReadBuffers buffers, ReadBuffers::allocate(read_piece_bytes(context.io_budget, 4)));
+  BadInMemory still;
+  for (const auto& [object, bytes] : bad) {
+    if (!hot.has(object)) continue;
+    SY_ASSIGN_OR_RETURN(const auto found, check_replica(*hot.tier, hot.name_of(object).in, manifest, object, buffers));
+    if (found && is_bad(*found)) still.emplace(object, bytes);
+  }
+  bad = std::move(still);
+  return {};
 }
 
 void begin_repair(Context& context, const Spared& what, metadata::RevisionRecord& record) {

@@ -22,6 +22,10 @@ struct Spared {
 Result<Spared> spare_what_is_hot(Context& context, const metadata::RevisionRecord& record, const std::string& instance,
                                  ObjectFindings& findings);
 
+/// For a record that moved: leaves only those that are there and bad still.
+Status keep_what_is_bad_in_memory(Context& context, const metadata::RevisionRecord& record,
+                                  const formats::StoredManifest& manifest, BadInMemory& bad);
+
 /// Starts a REPAIRING operation without a runner, for the next reconcile: what was found is not forgotten then,
 /// although the revision has no damage that its record could name. Where it cannot be started now, or another operation
 /// runs, nothing happens. `record` is the record as it is then.

@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <utility>
+#include <vector>
 
 #include "steelyard/log.h"
 #include "store/repair.h"
@@ -17,6 +19,13 @@ class HotRepairTest : public HotStoreTest {
     RepairRequest request;
     request.target = request_.target;
     return run_repair(*context_, request, nullptr, silent_, cancel_);
+  }
+  void remove_from_memory(std::uint32_t index) {
+    std::vector<fs::path> found;
+    for (const auto& file : fs::recursive_directory_iterator(memory_.path())) {
+      if (file.path().filename() == "0000000" + std::to_string(index)) found.push_back(file.path());
+    }
+    for (const fs::path& path : found) fs::remove(path);
   }
   VerifyReport verify() { return run_verify(*context_, request_.target, silent_, cancel_).value(); }
 };
@@ -50,6 +59,8 @@ TEST_F(HotRepairTest, ColdMembersThatAreMissingComeBackInOnePass) {
   EXPECT_EQ(record().availability, metadata::Availability::kReady);
   EXPECT_FALSE(record().operation);
   ASSERT_TRUE(remove_hot(*context_, attempt_of(record()).group).ok());
+  EXPECT_TRUE(reconcile().failed.empty());
+  EXPECT_EQ(record().residency, Residency::kCold);
   EXPECT_TRUE(verify().problems.empty());
   EXPECT_EQ(cat(), data_);
 }
@@ -155,6 +166,67 @@ TEST_F(HotRepairTest, AReadNamesWhatIsBadInMemory) {
   set_log_sink(before);
   EXPECT_NE(said.find("weights/default/m/main/1/payload/00000002 of m@main#1 is damaged in memory"), std::string::npos)
       << said;
+}
+
+TEST_F(HotRepairTest, AReadBeginsTheRepairOfWhatIsBadInMemory) {
+  ASSERT_TRUE(rehydrate().ok());
+  damage_hot(2);
+  EXPECT_EQ(cat(), data_);
+  EXPECT_EQ(record().availability, metadata::Availability::kReady);
+  EXPECT_EQ(record().residency, Residency::kMixed) << "HOT means every byte";
+  EXPECT_EQ(record().hot_members, kObjects - 1);
+  ASSERT_TRUE(record().operation);
+  EXPECT_EQ(record().operation->kind, metadata::OperationKind::kRepairing);
+  EXPECT_EQ(record().operation->total_members, 1U);
+  const std::uint64_t generation = record().metadata_generation;
+  EXPECT_EQ(cat(), data_);
+  EXPECT_EQ(record().metadata_generation, generation) << "it is known";
+  EXPECT_TRUE(reconcile().failed.empty());
+  EXPECT_FALSE(record().operation);
+  EXPECT_EQ(record().residency, Residency::kHot);
+  EXPECT_TRUE(verify().problems.empty());
+}
+
+TEST_F(HotRepairTest, AReaderWhoMayNotWriteOnlyReads) {
+  ASSERT_TRUE(rehydrate().ok());
+  damage_hot(2);
+  context_->read_only = true;
+  EXPECT_EQ(cat(), data_);
+  EXPECT_EQ(verify().problems.size(), 1U);
+  EXPECT_FALSE(record().operation);
+  EXPECT_EQ(record().residency, Residency::kHot);
+}
+
+TEST_F(HotRepairTest, WhatIsMissingInMemoryIsAProblemOnce) {
+  ASSERT_TRUE(rehydrate().ok());
+  remove_from_memory(2);
+  const VerifyReport found = verify();
+  ASSERT_EQ(found.problems.size(), 1U);
+  EXPECT_EQ(found.problems.front().kind, ProblemKind::kMissingObject);
+  EXPECT_EQ(found.problems.front().tier, "hot");
+  EXPECT_EQ(found.record.availability, metadata::Availability::kReady);
+  EXPECT_EQ(found.record.residency, Residency::kMixed);
+  EXPECT_FALSE(found.record.operation) << "a rehydration is what brings it back";
+  EXPECT_TRUE(verify().problems.empty());
+}
+
+TEST_F(HotRepairTest, WhatAnEvictionTakesIsNotMissing) {
+  ASSERT_TRUE(rehydrate().ok());
+  bool once = false;
+  runtime_.on("tier.read", [&] {
+    if (std::exchange(once, true)) return;
+    const auto leases = catalog_->list_leases(identity_);
+    ASSERT_TRUE(leases.ok());
+    for (const auto& row : *leases) {
+      ASSERT_TRUE(catalog_->release_lease({.lease_id = row.lease.lease_id}).ok());
+    }
+    ASSERT_TRUE(evict().ok());
+  });
+  const VerifyReport found = verify();
+  runtime_.on("tier.read", {});
+  EXPECT_TRUE(once);
+  EXPECT_TRUE(found.problems.empty());
+  EXPECT_EQ(record().residency, Residency::kCold);
 }
 
 TEST_F(HotRepairTest, AnEvictionThatMeetsABadColdObjectLeavesItToARepair) {

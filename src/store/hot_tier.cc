@@ -87,10 +87,16 @@ Result<std::unique_ptr<tiers::GroupLock>> lock_group(Context& context, tiers::Ti
     SY_ASSIGN_OR_RETURN(auto lock, tier.try_lock_group(attempt_of(record).group, exclusive));
     if (lock != nullptr) return lock;
   }
+  std::string names;
+  for (const std::string& holder : tier.lock_holders(attempt_of(record).group)) {
+    names += (names.empty() ? " (" : "; ") + holder;
+  }
   return Status(Code::kBusy,
                 std::string("a process that removes ") + (exclusive ? "or counts " : "") + "replicas of " +
-                    formats::format_ref(record.identity) + " in memory does not come to an end",
-                "see whether it was stopped, and let it go on or end it");
+                    formats::format_ref(record.identity) + " in memory does not come to an end" +
+                    (names.empty() ? "" : names + ")"),
+                names.empty() ? "see whether it was stopped, and let it go on or end it"
+                              : "let it go on (kill -CONT PID) or end it");
 }
 
 }  // namespace
@@ -107,9 +113,11 @@ Result<std::unique_ptr<tiers::GroupLock>> lock_to_remove(Context& context, tiers
 
 HotReplicas find_hot_to_read(Context& context, const metadata::RevisionRecord& record,
                              const formats::StoredManifest& manifest) {
-  if (record.hot_instance.empty()) return {};
+  // Where all that is in memory is bad the record counts none of it, and its good blocks serve until it is repaired.
+  const bool repairs = record.operation && record.operation->kind == metadata::OperationKind::kRepairing;
+  if (record.hot_instance.empty() && !repairs) return {};
   auto found = find_hot(context, record, manifest);
-  if (found.ok() && found->instance == record.hot_instance) return std::move(found).value();
+  if (found.ok() && (repairs || found->instance == record.hot_instance)) return std::move(found).value();
   if (!found.ok()) {
     log_info("{} is read from the cold tier: {}", formats::format_ref(record.identity), found.status().to_string());
   }
@@ -118,8 +126,7 @@ HotReplicas find_hot_to_read(Context& context, const metadata::RevisionRecord& r
 
 namespace {
 
-/// `leaving`, if given: who asks holds the lock.
-Status count_hot(Context& context, const metadata::RevisionRecord& record, const Leaving& leaving,
+Status count_hot(Context& context, const metadata::RevisionRecord& record, const Leaving& leaving, bool is_locked,
                  metadata::Observation& seen) {
   if (context.hot == nullptr) return {};
   SY_ASSIGN_OR_RETURN(const auto tier, context.hot->find());
@@ -143,7 +150,7 @@ Status count_hot(Context& context, const metadata::RevisionRecord& record, const
     manifest.emplace(std::move(loaded).value());
   }
   std::unique_ptr<tiers::GroupLock> lock;
-  if (!leaving) {
+  if (!is_locked) {
     SY_ASSIGN_OR_RETURN(lock, lock_to_count(context, *tier, record));
   }
   if (!manifest) {
@@ -159,10 +166,10 @@ Status count_hot(Context& context, const metadata::RevisionRecord& record, const
   return {};
 }
 
-void see(Context& context, const metadata::RevisionRecord& record, const Leaving& leaving,
+void see(Context& context, const metadata::RevisionRecord& record, const Leaving& leaving, bool is_locked,
          metadata::Observation& seen) {
   seen.boot_id = context.runtime.epoch();
-  const Status counted = count_hot(context, record, leaving, seen);
+  const Status counted = count_hot(context, record, leaving, is_locked, seen);
   if (counted.ok()) return;
   // It knows nothing about memory then, and says so.
   seen.boot_id.clear();
@@ -172,13 +179,14 @@ void see(Context& context, const metadata::RevisionRecord& record, const Leaving
 
 }  // namespace
 
-void see_hot(Context& context, const metadata::RevisionRecord& record, metadata::Observation& seen) {
-  see(context, record, {}, seen);
+void see_hot(Context& context, const metadata::RevisionRecord& record, metadata::Observation& seen,
+             const Leaving& bad) {
+  see(context, record, bad, false, seen);
 }
 
 void see_hot_without(Context& context, const metadata::RevisionRecord& record, const Leaving& leaving,
                      metadata::Observation& seen) {
-  see(context, record, leaving, seen);
+  see(context, record, leaving, true, seen);
 }
 
 std::shared_ptr<tiers::Tier> mounted_hot(Context& context) {
@@ -187,6 +195,13 @@ std::shared_ptr<tiers::Tier> mounted_hot(Context& context) {
   if (tier.ok()) return std::move(tier).value();
   log_info("the memory tier is left alone: {}", tier.status().to_string());
   return nullptr;
+}
+
+std::string mounted_instance(Context& context) {
+  const auto tier = mounted_hot(context);
+  if (tier == nullptr) return {};
+  auto instance = tier->instance();
+  return instance.ok() ? std::move(instance).value() : std::string();
 }
 
 Status remove_hot(Context& context, const std::string& group) {

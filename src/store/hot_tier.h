@@ -13,6 +13,7 @@
 #include "formats/stored_manifest.h"
 #include "metadata/commands.h"
 #include "metadata/types.h"
+#include "store/object_lists.h"
 #include "tiers/tier.h"
 
 namespace steelyard::store {
@@ -29,12 +30,15 @@ class HotTier {
   /// The same; makes one where there is none.
   Result<std::shared_ptr<tiers::Tier>> make();
 
+  ObjectLists& object_lists() { return object_lists_; }
+
  private:
   Result<std::shared_ptr<tiers::Tier>> open(bool create);
 
   const Open open_;
   std::mutex mutex_;
   std::shared_ptr<tiers::Tier> tier_;
+  ObjectLists object_lists_;
 };
 
 /// The payload objects of a revision that this process can read from memory.
@@ -54,7 +58,7 @@ struct HotReplicas {
 
 struct Context;
 
-/// Whether a replica is about to be removed, and does not count any more.
+/// Whether a replica does not count any more, as it is about to be removed.
 using Leaving = std::function<bool(const tiers::ObjectName& name)>;
 
 /// What a listing shows: a replica was whole when it got its name, so one of the right size counts. UNAVAILABLE when
@@ -80,8 +84,9 @@ Result<std::unique_ptr<tiers::GroupLock>> lock_to_remove(Context& context, tiers
 HotReplicas find_hot_to_read(Context& context, const metadata::RevisionRecord& record,
                              const formats::StoredManifest& manifest);
 
-/// Fills in what an observer of the revision knows about memory.
-void see_hot(Context& context, const metadata::RevisionRecord& record, metadata::Observation& seen);
+/// Fills in what an observer of the revision knows about memory. A replica that is `bad` does not count.
+void see_hot(Context& context, const metadata::RevisionRecord& record, metadata::Observation& seen,
+             const Leaving& bad = {});
 /// The same for who holds the lock and is about to remove what is `leaving`, as if that had happened.
 void see_hot_without(Context& context, const metadata::RevisionRecord& record, const Leaving& leaving,
                      metadata::Observation& seen);
@@ -89,6 +94,9 @@ void see_hot_without(Context& context, const metadata::RevisionRecord& record, c
 /// For clean-up: the instance that is mounted here; null also where it may not be used, as somebody else's must not
 /// keep a revision from being deleted.
 std::shared_ptr<tiers::Tier> mounted_hot(Context& context);
+
+/// The id of the instance that is mounted here; empty where none is.
+std::string mounted_instance(Context& context);
 
 /// Removes what of the group lies in memory here, whoever brought it.
 Status remove_hot(Context& context, const std::string& group);

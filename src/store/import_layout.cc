@@ -6,6 +6,7 @@
 
 #include "base/checked.h"
 #include "base/limits.h"
+#include "base/units.h"
 
 namespace steelyard::store {
 namespace {
@@ -40,8 +41,8 @@ class Layouter {
     const std::uint64_t count = div_ceil(bytes, chunk_bytes_);
     if (layout_.objects.size() + count > limits::kManifestObjectsMax) {
       return {Code::kInvalidArgument,
-              fmt::format("the source needs more than {} payload objects of {} bytes", limits::kManifestObjectsMax,
-                          chunk_bytes_),
+              fmt::format("the source needs more than {} payload objects of {}", limits::kManifestObjectsMax,
+                          format_size(chunk_bytes_)),
               "import with a larger --chunk-size"};
     }
     const auto run = static_cast<std::uint32_t>(layout_.runs.size());

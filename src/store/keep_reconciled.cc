@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <map>
+#include <mutex>
 #include <set>
 #include <string>
 #include <utility>
 
+#include "formats/ref.h"
+#include "store/long_work.h"
 #include "store/reconcile.h"
 #include "store/resolve.h"
 #include "store/watch.h"
@@ -20,11 +23,109 @@ constexpr std::int64_t kLookMs = 10'000;
 constexpr std::int64_t kPassMs = 5 * 60'000;
 constexpr std::int64_t kShareOfPasses = 20;  ///< one part of so many of the time at most
 
+constexpr std::int64_t kTakeMs = 500;  ///< what was done meanwhile is told then
+
 /// What waiting may mend.
 bool may_pass(Code code) {
   return code == Code::kBusy || code == Code::kUnavailable || code == Code::kNoSpace ||
          code == Code::kDurabilityFailed || code == Code::kUnknownOutcome;
 }
+
+/// What looks, or moves, left to do: it is tried again, later each time, and said when it is news.
+class Ledger {
+ public:
+  explicit Ledger(Runtime& runtime) : runtime_(runtime) {}
+
+  /// What of it is news. What was told is not told again, until it has ended in between.
+  ReconcileReport enter(const Identity& identity, ReconcileReport report) {
+    if (report.waiting.empty() && report.failed.empty()) {
+      retries_.erase(identity);
+    } else {
+      const auto [retry, fresh] = retries_.try_emplace(identity);
+      if (!fresh) retry->second.pause_ms = std::min(2 * retry->second.pause_ms, kPassMs);
+      retry->second.at_mono_ms = runtime_.mono_ms() + retry->second.pause_ms;
+    }
+    const auto before = left_.extract(formats::format_ref(identity));
+    remember(report);
+    return news(std::move(report), [&](const std::string& /*ref*/, Code code) {
+      return !before.empty() && before.mapped().contains(code);
+    });
+  }
+
+  /// Of everything.
+  ReconcileReport enter_all(ReconcileReport report) {
+    const std::map<std::string, std::set<Code>> before = std::exchange(left_, {});
+    remember(report);
+    return news(std::move(report), [&](const std::string& ref, Code code) {
+      const auto found = before.find(ref);
+      return found != before.end() && found->second.contains(code);
+    });
+  }
+
+  void forget(const Identity& identity) {
+    retries_.erase(identity);
+    left_.erase(formats::format_ref(identity));
+  }
+  /// All but these.
+  void forget_others(const std::set<Identity>& kept) {
+    std::set<std::string> refs;
+    for (const Identity& identity : kept) refs.insert(formats::format_ref(identity));
+    std::erase_if(retries_, [&](const auto& retry) { return !kept.contains(retry.first); });
+    std::erase_if(left_, [&](const auto& left) { return !refs.contains(left.first); });
+  }
+
+  bool has(const Identity& identity) const { return retries_.contains(identity); }
+  void add_due(std::int64_t now, std::set<Identity>& due) const {
+    for (const auto& [identity, retry] : retries_) {
+      if (retry.at_mono_ms <= now) due.insert(identity);
+    }
+  }
+
+ private:
+  struct Retry {
+    std::int64_t at_mono_ms = 0;
+    std::int64_t pause_ms = kLookMs;
+  };
+
+  void remember(const ReconcileReport& report) {
+    for (const auto& left : report.waiting) left_[left.ref].insert(left.why.code());
+    for (const auto& left : report.failed) left_[left.ref].insert(left.why.code());
+  }
+
+  template <typename WasTold>
+  static ReconcileReport news(ReconcileReport report, const WasTold& was_told) {
+    const auto is_old = [&](const ReconcileReport::Left& left) { return was_told(left.ref, left.why.code()); };
+    std::erase_if(report.waiting, is_old);
+    std::erase_if(report.failed, is_old);
+    return report;
+  }
+
+  Runtime& runtime_;
+  std::map<Identity, Retry> retries_;
+  std::map<std::string, std::set<Code>> left_;  ///< by reference
+};
+
+/// The observer, for two tasks.
+class OneAtATime final : public Observer {
+ public:
+  explicit OneAtATime(Observer& observer) : observer_(observer) {}
+  void progress(const Progress& progress) override {
+    const std::lock_guard lock(mutex_);
+    observer_.progress(progress);
+  }
+  void warning(const std::string& message) override {
+    const std::lock_guard lock(mutex_);
+    observer_.warning(message);
+  }
+  Status tell(const std::function<Status(const ReconcileReport&)>& tell, const ReconcileReport& report) {
+    const std::lock_guard lock(mutex_);
+    return tell(report);
+  }
+
+ private:
+  Observer& observer_;
+  std::mutex mutex_;
+};
 
 class Keeper {
  public:
@@ -32,7 +133,14 @@ class Keeper {
 
   Keeper(Context& context, const std::optional<Selector>& selector, Observer& observer, const Tell& tell,
          const CancelFlag& cancel)
-      : context_(context), selector_(selector), observer_(observer), tell_(tell), cancel_(cancel) {}
+      : context_(context),
+        selector_(selector),
+        observer_(observer),
+        tell_(tell),
+        cancel_(cancel),
+        looks_(context.runtime),
+        moves_(context.runtime),
+        work_(context, observer_) {}
 
   Status run() {
     bool has_begun = false;
@@ -50,38 +158,38 @@ class Keeper {
   }
 
  private:
-  struct Retry {
-    std::int64_t at_mono_ms = 0;
-    std::int64_t pause_ms = kLookMs;
-  };
-
   Status begin() {
     SY_ASSIGN_OR_RETURN(next_, context_.catalog.sequence());
     SY_ASSIGN_OR_RETURN(const ReconcileReport first, pass());
-    remember(first);
-    return heard(tell_(first));
+    return heard(observer_.tell(tell_, first));
   }
 
   Status turn() {
-    const std::int64_t deadline = std::min(next_look_, next_pass_);
+    SY_RETURN_IF_ERROR(take_what_is_done());
+    std::int64_t deadline = std::min(next_look_, next_pass_);
+    if (!work_.idle()) deadline = std::min(deadline, context_.runtime.mono_ms() + kTakeMs);
     SY_ASSIGN_OR_RETURN(const catalog::StoreChanges batch, watch_store(context_, next_, deadline, cancel_));
     if (batch.resnapshot || context_.runtime.mono_ms() >= next_pass_) {
-      SY_ASSIGN_OR_RETURN(ReconcileReport report, pass());
+      SY_ASSIGN_OR_RETURN(const ReconcileReport news, pass());
       next_ = batch.next;
-      return tell_news(std::move(report), std::nullopt);
+      return tell_news(news);
     }
     std::set<Identity> due;
+    std::set<Identity> asked;  // whose policies are followed, once for the whole batch
     for (const catalog::RevisionChange& change : batch.changes) {
       const auto seen = seen_.find(change.record.identity);
       if (seen == seen_.end() || change.record.metadata_generation > seen->second) due.insert(change.record.identity);
     }
-    SY_RETURN_IF_ERROR(add_released(batch.leases_ended, due));
+    SY_RETURN_IF_ERROR(add_leased(batch, due, asked));
     const std::int64_t now = context_.runtime.mono_ms();
     if (now >= next_look_) {
       SY_RETURN_IF_ERROR(add_overdue(now, due));
+      moves_.add_due(now, asked);
       next_look_ = now + kLookMs;
     }
-    for (const Identity& identity : due) SY_RETURN_IF_ERROR(look_at(identity));
+    for (const Identity& identity : due) SY_RETURN_IF_ERROR(look_at(identity, asked));
+    std::erase_if(asked, [this](const Identity& identity) { return !is_meant(identity); });
+    if (context_.hot != nullptr) SY_RETURN_IF_ERROR(work_.follow(Asked(std::move(asked))));
     next_ = batch.next;  // not before: what was not looked at comes again
     return {};
   }
@@ -92,16 +200,24 @@ class Keeper {
             selector_->ref.weight_generation.value_or(identity.weight_generation) == identity.weight_generation);
   }
 
-  /// Where the end of a lease lets something go on.
-  Status add_released(const std::vector<Identity>& released, std::set<Identity>& due) {
-    for (const Identity& identity : released) {
+  /// A lease lets its revision come into memory, and its end lets something go on, or out of it. Who renews one is
+  /// known already. Only these revisions are looked at.
+  Status add_leased(const catalog::StoreChanges& batch, std::set<Identity>& due, std::set<Identity>& asked) {
+    std::set<Identity> changed;
+    for (const Identity& identity : batch.leases_taken) {
+      if (read_.insert(identity).second) changed.insert(identity);
+    }
+    for (const Identity& identity : batch.leases_ended) {
+      read_.erase(identity);
+      changed.insert(identity);
+    }
+    for (const Identity& identity : changed) {
       const auto record = context_.catalog.get_weight_revision(identity);
       if (record.code() == Code::kNotFound) continue;
       SY_RETURN_IF_ERROR(record.status());
-      if (record->availability == metadata::Availability::kDeleting || record->operation ||
-          record->policy.mode != metadata::PolicyMode::kManual) {
-        due.insert(identity);
-      }
+      const bool waits_for_it = record->availability == metadata::Availability::kDeleting || record->operation;
+      if (waits_for_it && !read_.contains(identity)) due.insert(identity);
+      if (record->policy.mode != metadata::PolicyMode::kManual) asked.insert(identity);
     }
     return {};
   }
@@ -109,72 +225,132 @@ class Keeper {
   Status add_overdue(std::int64_t now, std::set<Identity>& due) {
     SY_ASSIGN_OR_RETURN(const auto overdue, context_.catalog.find_overdue(context_.options.abandon_after_ms));
     for (const Identity& identity : overdue) {
-      if (!retries_.contains(identity)) due.insert(identity);
+      if (!looks_.has(identity)) due.insert(identity);
     }
-    for (const auto& [identity, retry] : retries_) {
-      if (retry.at_mono_ms <= now) due.insert(identity);
-    }
+    looks_.add_due(now, due);
     return {};
   }
 
-  /// The whole of what is meant.
+  /// The whole of what is meant; gives what is news.
   Result<ReconcileReport> pass() {
     const std::int64_t began = context_.runtime.mono_ms();
-    SY_ASSIGN_OR_RETURN(ReconcileReport report, run_reconcile(context_, selector_, observer_, cancel_));
+    std::set<Identity> later;
+    SY_ASSIGN_OR_RETURN(Looked looked, look_at_revisions(context_, selector_, observer_, cancel_, &later));
     const std::int64_t now = context_.runtime.mono_ms();
     next_pass_ = now + std::max(kPassMs, (now - began) * kShareOfPasses);
     next_look_ = now + kLookMs;
-    seen_ = std::move(report.left_at);
-    return report;
+    seen_ = std::move(looked.report.left_at);
+    read_.clear();
+    SY_RETURN_IF_ERROR(work_.go_on_with(later));
+    const Asked asked = selector_ ? Asked(std::move(looked.whose)) : Asked();
+    if (context_.hot != nullptr) SY_RETURN_IF_ERROR(work_.follow(asked));
+    return looks_.enter_all(std::move(looked.report));
   }
 
-  Status look_at(const Identity& identity) {
+  Status look_at(const Identity& identity, std::set<Identity>& asked) {
     if (!is_meant(identity)) return {};
     // Whoever carries it out changes the record at its end, or dies and is overdue.
     SY_ASSIGN_OR_RETURN(const bool is_being_run, context_.catalog.is_being_run(identity));
     if (is_being_run) return {};
-    auto report = run_reconcile(context_, selector_of(identity), observer_, cancel_);
-    if (report.code() == Code::kNotFound) {
-      seen_.erase(identity);
-      retries_.erase(identity);
+    std::set<Identity> later;
+    auto looked = look_at_revisions(context_, selector_of(identity), observer_, cancel_, &later);
+    if (looked.code() == Code::kNotFound) {
+      forget(identity);
       return {};
     }
-    SY_RETURN_IF_ERROR(report.status());
-    for (const auto& [moved, generation] : report->left_at) seen_[moved] = generation;
-    if (report->waiting.empty() && report->failed.empty()) {
-      retries_.erase(identity);
-    } else {
-      const auto [retry, fresh] = retries_.try_emplace(identity);
-      if (!fresh) retry->second.pause_ms = std::min(2 * retry->second.pause_ms, kPassMs);
-      retry->second.at_mono_ms = context_.runtime.mono_ms() + retry->second.pause_ms;
-    }
-    return tell_news(*std::move(report), identity);
+    SY_RETURN_IF_ERROR(looked.status());
+    if (!later.empty()) return work_.go_on_with(later);
+    SY_RETURN_IF_ERROR(ask_policy_of(identity, asked));
+    return enter_look(identity, std::move(looked->report));
   }
 
-  /// What was told is not told again, until it has ended in between.
-  Status tell_news(ReconcileReport report, const std::optional<Identity>& only) {
-    const std::map<std::string, std::set<Code>> before = left_;
-    if (only) left_.erase(formats::format_ref(*only));
-    if (!only) left_.clear();
-    remember(report);
-    const auto is_old = [&before](const ReconcileReport::Left& left) {
-      const auto found = before.find(left.ref);
-      return found != before.end() && found->second.contains(left.why.code());
-    };
-    std::erase_if(report.waiting, is_old);
-    std::erase_if(report.failed, is_old);
-    if (report.changes.empty() && report.waiting.empty() && report.failed.empty()) return {};
-    return heard(tell_(report));
+  Status ask_policy_of(const Identity& identity, std::set<Identity>& asked) {
+    const auto record = context_.catalog.get_weight_revision(identity);
+    if (record.code() == Code::kNotFound) return {};
+    SY_RETURN_IF_ERROR(record.status());
+    if (record->policy.mode != metadata::PolicyMode::kManual) asked.insert(identity);
+    return {};
+  }
+
+  void forget(const Identity& identity) {
+    seen_.erase(identity);
+    looks_.forget(identity);
+    moves_.forget(identity);
+  }
+
+  Status enter_look(const Identity& identity, ReconcileReport report) {
+    for (const auto& [moved, generation] : report.left_at) seen_[moved] = generation;
+    return tell_news(looks_.enter(identity, std::move(report)));
+  }
+
+  Status take_what_is_done() {
+    for (LongWork::Done& done : work_.take()) {
+      if (is_cancelled(done.status)) continue;
+      if (!done.status.ok() && done.status.code() != Code::kNotFound && !may_pass(done.status.code())) {
+        return done.status;
+      }
+      switch (done.what) {
+        case LongWork::Done::What::kLook:
+          SY_RETURN_IF_ERROR(take_look(std::move(done)));
+          break;
+        case LongWork::Done::What::kMove:
+          moved_.insert(done.identity);
+          for (const auto& [moved, generation] : done.report.left_at) seen_[moved] = generation;
+          SY_RETURN_IF_ERROR(tell_news(moves_.enter(done.identity, std::move(done.report))));
+          break;
+        case LongWork::Done::What::kAllMoves:
+          SY_RETURN_IF_ERROR(take_all_moves(done));
+          break;
+      }
+    }
+    return {};
+  }
+
+  Status take_look(LongWork::Done done) {
+    if (done.status.code() == Code::kNotFound) {
+      forget(done.identity);
+      return {};
+    }
+    if (!done.status.ok()) done.report.failed.push_back({formats::format_ref(done.identity), done.status});
+    SY_RETURN_IF_ERROR(enter_look(done.identity, std::move(done.report)));
+    if (context_.hot == nullptr) return {};
+    return work_.follow(Asked({done.identity}));
+  }
+
+  /// Of what had nothing to be told nothing waits any more.
+  Status take_all_moves(const LongWork::Done& done) {
+    const std::set<Identity> told = std::exchange(moved_, {});
+    if (!done.status.ok()) {
+      observer_.warning(done.status.message() + "; it is tried again");
+      if (done.asked) {
+        ReconcileReport failed;
+        for (const Identity& identity : *done.asked) {
+          failed.failed = {{formats::format_ref(identity), done.status}};
+          moves_.enter(identity, failed);
+        }
+      } else {
+        next_pass_ = std::min(next_pass_, context_.runtime.mono_ms() + kLookMs);
+      }
+      return {};
+    }
+    if (!done.asked) {
+      moves_.forget_others(told);
+      return {};
+    }
+    for (const Identity& identity : *done.asked) {
+      if (!told.contains(identity)) moves_.forget(identity);
+    }
+    return {};
+  }
+
+  Status tell_news(const ReconcileReport& news) {
+    if (news.changes.empty() && news.waiting.empty() && news.failed.empty()) return {};
+    return heard(observer_.tell(tell_, news));
   }
 
   Status heard(Status told) {
     told_ended_ = !told.ok();
     return told;
-  }
-
-  void remember(const ReconcileReport& report) {
-    for (const auto& left : report.waiting) left_[left.ref].insert(left.why.code());
-    for (const auto& left : report.failed) left_[left.ref].insert(left.why.code());
   }
 
   Status wait(std::int64_t until_mono_ms) {
@@ -188,16 +364,19 @@ class Keeper {
 
   Context& context_;
   const std::optional<Selector> selector_;
-  Observer& observer_;
+  OneAtATime observer_;
   const Tell& tell_;
   const CancelFlag& cancel_;
   std::uint64_t next_ = 0;
   std::int64_t next_look_ = 0;
   std::int64_t next_pass_ = 0;
   bool told_ended_ = false;
-  std::map<Identity, std::uint64_t> seen_;      ///< the generations that our own looks left behind
-  std::map<Identity, Retry> retries_;           ///< what a look could not do
-  std::map<std::string, std::set<Code>> left_;  ///< by reference: what was said to wait or to have failed
+  std::map<Identity, std::uint64_t> seen_;  ///< the generations that our own looks left behind
+  std::set<Identity> read_;                 ///< of which a lease was seen to be taken
+  std::set<Identity> moved_;                ///< told since the policies were followed to the end
+  Ledger looks_;
+  Ledger moves_;
+  LongWork work_;  ///< last: it uses the others
 };
 
 }  // namespace

@@ -10,10 +10,14 @@
 
 namespace steelyard::store {
 
-/// Frees `wanted_bytes` for `for_whom`; `evicted` receives the refs of what went, also when this fails. NO_SPACE,
-/// naming what could be freed, where that is not enough, and BUSY where it would be, were it not for leases: then
-/// nothing more is evicted. One that turns out to be damaged, or out of reach, is passed over.
+/// Makes `wanted_bytes` fit for `for_whom`; `evicted` receives the refs of what went, also when this fails. Where that
+/// cannot be, refuse_for_room's error, and nothing more is evicted. One that turns out to be damaged, or out of reach,
+/// is passed over. OK where others took the room again and again.
 Status make_room(Context& context, const metadata::Identity& for_whom, std::uint64_t wanted_bytes, Observer& observer,
                  const CancelFlag& cancel, std::vector<std::string>& evicted);
+
+/// Why so many bytes do not fit for `for_whom`, of which `full`, NO_SPACE, names the limit in the way: NO_SPACE with
+/// what `--make-room` could free, or BUSY where it could, were it not for leases.
+Status refuse_for_room(Context& context, const metadata::Identity& for_whom, std::uint64_t wanted_bytes, Status full);
 
 }  // namespace steelyard::store

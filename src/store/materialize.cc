@@ -38,7 +38,7 @@ class Materialization {
         record_(record),
         manifest_(manifest),
         attempt_(attempt_of(record)),
-        hot_(find_hot_to_read(context, record, manifest)),
+        hot_(open_hot_to_read(context, record, manifest, stop)),
         target_(target),
         allow_degraded_(allow_degraded),
         stop_(stop),
@@ -85,6 +85,7 @@ class Materialization {
     tasks.clear();
     if (!bad_.empty()) SY_RETURN_IF_ERROR(check_not_deleted(context_, record_));
     record_bad_objects(context_, record_, manifest_, bad_, stop_);
+    record_bad_in_memory(context_, record_, bad_in_memory_, stop_);
     SY_RETURN_IF_ERROR(stop_.status("materialize"));
     if (files_written_ == 0 && !missing_.empty()) return missing_.front().why;
     SY_RETURN_IF_ERROR(target_.publish(folders()));
@@ -130,6 +131,7 @@ class Materialization {
       if (!more) break;
       if (piece.bad) {
         note(*piece.bad);
+        note(reader.bad_in_memory());
         Status bad = to_status(*piece.bad, record_.identity);
         if (!allow_degraded_) return bad;
         return leave_out(file, folder.get(), name, std::move(bad).annotate("materialising", printable(file.path)));
@@ -141,6 +143,7 @@ class Materialization {
         progress_.add_bytes(block.size());
       }
     }
+    note(reader.bad_in_memory());
     SY_RETURN_IF_ERROR(writer.finish());
     progress_.add_file();
     ++files_written_;
@@ -151,6 +154,11 @@ class Materialization {
   void note(const BadObject& bad) {
     const std::lock_guard lock(mutex_);
     bad_.push_back(bad);
+  }
+
+  void note(const BadInMemory& bad) {
+    const std::lock_guard lock(mutex_);
+    bad_in_memory_.insert(bad.begin(), bad.end());
   }
 
   /// Nothing of a damaged file stays: a part of it might pass for the whole.
@@ -178,6 +186,7 @@ class Materialization {
   std::mutex mutex_;
   std::vector<MaterializeResult::Missing> missing_;
   std::vector<BadObject> bad_;
+  BadInMemory bad_in_memory_;
 };
 
 }  // namespace

@@ -35,7 +35,7 @@ Result<std::unique_ptr<OpenRevision>> OpenRevision::open(Context& context, const
   }
   SY_ASSIGN_OR_RETURN(formats::StoredManifest read, std::move(manifest));
   open->manifest_ = std::make_shared<const formats::StoredManifest>(std::move(read));
-  open->hot_ = find_hot_to_read(context, open->record(), *open->manifest_);
+  open->hot_ = open_hot_to_read(context, open->record(), *open->manifest_, open->held_->stop());
   return open;
 }
 
@@ -66,11 +66,12 @@ Result<std::optional<BadObject>> OpenRevision::fill(std::vector<formats::ObjectR
   for (;;) {
     SY_RETURN_IF_ERROR(held_->check());
     SY_ASSIGN_OR_RETURN(const bool more, reader.next(piece));
-    if (!more) return std::optional<BadObject>();
-    if (piece.bad) return std::move(piece.bad);
+    if (!more || piece.bad) break;
     std::memcpy(into.data(), piece.bytes.data(), piece.bytes.size());
     into = into.subspan(piece.bytes.size());
   }
+  report(reader.bad_in_memory());
+  return std::move(piece.bad);
 }
 
 void OpenRevision::report(const BadObject& bad) const {
@@ -80,6 +81,17 @@ void OpenRevision::report(const BadObject& bad) const {
     if (!reported_.insert(bad.object).second) return;
   }
   record_bad_objects(context_, record(), *manifest_, {&bad, 1}, held_->stop());
+}
+
+void OpenRevision::report(const BadInMemory& bad) const {
+  BadInMemory news;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [object, bytes] : bad) {
+      if (reported_in_memory_.insert(object).second) news.emplace(object, bytes);
+    }
+  }
+  record_bad_in_memory(context_, record(), news, held_->stop());
 }
 
 }  // namespace steelyard::store

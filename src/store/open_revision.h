@@ -70,6 +70,7 @@ class OpenRevision {
   Result<std::optional<BadObject>> fill(std::vector<formats::ObjectRange> segments, ByteSpan into) const;
   /// Once for each object: a reader that goes on asking must not have the whole of it judged again each time.
   void report(const BadObject& bad) const;
+  void report(const BadInMemory& bad) const;
 
   Context& context_;
   const std::unique_ptr<HeldRevision> held_;
@@ -78,6 +79,7 @@ class OpenRevision {
   HotReplicas hot_;  ///< as they lay there when it was opened
   mutable std::mutex mutex_;
   mutable std::set<std::uint32_t> reported_;
+  mutable std::set<std::uint32_t> reported_in_memory_;
 };
 
 }  // namespace steelyard::store

@@ -1,5 +1,6 @@
 #include "store/placement.h"
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <memory>
@@ -7,10 +8,10 @@
 #include <utility>
 
 #include "base/log.h"
+#include "formats/identity.h"
 #include "formats/ref.h"
 #include "metadata/mixed_plan.h"
 #include "store/hot_tier.h"
-#include "store/manifest_file.h"
 
 namespace steelyard::store {
 namespace {
@@ -21,18 +22,11 @@ using metadata::RevisionRecord;
 
 bool has_policy(const RevisionRecord& record) { return record.policy.mode != metadata::PolicyMode::kManual; }
 
-/// Whether the policies ask what its set would add: AUTO brings in only what is read.
-bool may_be_brought(const PlacedRevision& placed, const metadata::Memory& memory) {
-  const RevisionRecord& record = placed.record;
-  const bool there = record.residency == Residency::kHot && record.hot_instance == memory.instance;
-  if (record.policy.prefer == Residency::kCold || (record.policy.prefer == Residency::kHot && there)) return false;
-  return record.policy.mode == metadata::PolicyMode::kPinned || placed.leased;
-}
-
 /// What the set that the policy prefers would add to memory.
 Status plan_promotion(Context& context, tiers::Tier& tier, PlacedRevision& placed) {
   const RevisionRecord& record = placed.record;
-  SY_ASSIGN_OR_RETURN(const auto manifest, load_manifest(context.cold, record));
+  SY_ASSIGN_OR_RETURN(const auto list, context.hot->object_lists().get(context.cold, record));
+  const formats::StoredManifest& manifest = *list;
   SY_ASSIGN_OR_RETURN(const auto found, find_hot(context, record, manifest));
   std::optional<metadata::MixedPlan> plan;
   if (record.policy.ratio_millionths) {
@@ -49,74 +43,110 @@ Status plan_promotion(Context& context, tiers::Tier& tier, PlacedRevision& place
 
 using HotByGroup = std::map<std::string, std::vector<metadata::HotReplica>>;
 
-Status look_into_memory(Context& context, metadata::Memory& memory, std::shared_ptr<tiers::Tier>& tier,
-                        HotByGroup& by_group) {
-  SY_ASSIGN_OR_RETURN(tier, context.hot->make());
+/// Another limit than hot.capacity may leave less; and what is claimed is as good as used.
+Status look_into_memory(Context& context, Placement& found, HotByGroup& by_group) {
+  metadata::Memory& memory = found.memory;
+  memory.boot_id = context.runtime.epoch();
+  memory.high_watermark_millionths = context.options.hot_high_watermark_millionths;
+  memory.low_watermark_millionths = context.options.hot_low_watermark_millionths;
+  SY_ASSIGN_OR_RETURN(const auto tier, context.hot->make());
   SY_ASSIGN_OR_RETURN(const tiers::TierUsage usage, tier->usage([&](const tiers::ObjectStat& object) {
     by_group[object.name.in.group].push_back({object.storage, object.bytes});
   }));
   SY_ASSIGN_OR_RETURN(memory.instance, tier->instance());
-  memory.capacity_bytes = usage.capacity_bytes;
-  memory.used_bytes = usage.bytes;
+  memory.used_bytes = usage.bytes + usage.claimed_bytes;
+  memory.capacity_bytes = std::min(usage.capacity_bytes, memory.used_bytes + usage.free_bytes);
+  found.tier = tier;
   return {};
 }
 
-/// Of the published records; `visit` says whether to go on.
-Status for_each_use(Context& context, const std::function<bool(const catalog::Catalog::RevisionUse&)>& visit) {
+using Visit = std::function<bool(const catalog::Catalog::RevisionUse&)>;
+
+/// Of all records; `visit` says whether to go on.
+Status for_each_use(Context& context, const Visit& visit) {
   std::optional<metadata::Identity> last;
   constexpr std::size_t kPage = 256;
   for (;;) {
     SY_ASSIGN_OR_RETURN(const auto uses, context.catalog.uses_after(last, kPage));
     for (const auto& use : uses) {
       last = use.record.identity;
-      if (is_published(use.record.availability) && !visit(use)) return {};
+      if (!visit(use)) return {};
     }
     if (uses.size() < kPage) return {};
   }
 }
 
+/// Of those that keep something in memory, and of these.
+Status for_each_use_of(Context& context, const HotByGroup& by_group, const std::set<metadata::Identity>& named,
+                       const Visit& visit) {
+  std::set<std::string> groups;
+  for (const auto& [group, replicas] : by_group) groups.insert(group);
+  for (const metadata::Identity& identity : named) groups.insert(formats::payload_group_digest(identity).hex());
+  SY_ASSIGN_OR_RETURN(auto uses, context.catalog.uses_of_groups({groups.begin(), groups.end()}));
+  std::ranges::sort(uses, {}, [](const auto& use) { return use.record.identity; });
+  for (const auto& use : uses) visit(use);
+  return {};
+}
+
+void place(const catalog::Catalog::RevisionUse& use, HotByGroup& by_group, Placement& found) {
+  if (use.record.availability != metadata::Availability::kReady &&
+      use.record.availability != metadata::Availability::kDegraded) {
+    return;
+  }
+  PlacedRevision placed;
+  placed.record = use.record;
+  placed.leased = use.live_leases > 0;
+  placed.last_use = use.last_use;
+  placed.cold_whole = use.record.availability == metadata::Availability::kReady;
+  const auto hot = by_group.find(attempt_of(use.record).group);
+  if (hot != by_group.end()) placed.hot = std::move(hot->second);
+  found.revisions.push_back(std::move(placed));
+}
+
+Result<bool> has_any_policy(Context& context, const Asked& asked) {
+  bool any = false;
+  const Visit look = [&](const auto& use) {
+    any = any || has_policy(use.record);
+    return !any;
+  };
+  SY_RETURN_IF_ERROR(asked ? for_each_use_of(context, {}, *asked, look) : for_each_use(context, look));
+  return any;
+}
+
 }  // namespace
 
-Result<std::optional<Placement>> find_placement(Context& context, bool for_policies) {
-  if (context.hot == nullptr) return std::optional<Placement>();
-  if (for_policies) {
-    bool any_policy = false;
-    SY_RETURN_IF_ERROR(for_each_use(context, [&](const auto& use) {
-      any_policy = has_policy(use.record);
-      return !any_policy;
-    }));
-    if (!any_policy) return std::optional<Placement>();
-  }
+Result<Placement> find_placement(Context& context) {
+  if (context.hot == nullptr) return Status(Code::kUnavailable, "this store has no memory tier");
   Placement found;
-  std::shared_ptr<tiers::Tier> tier;
   HotByGroup by_group;
-  Status looked = look_into_memory(context, found.memory, tier, by_group);
-  found.memory.boot_id = context.runtime.epoch();
-  found.memory.high_watermark_millionths = context.options.hot_high_watermark_millionths;
-  found.memory.low_watermark_millionths = context.options.hot_low_watermark_millionths;
-  // Most revisions of a large store are cold and stay so.
-  SY_RETURN_IF_ERROR(for_each_use(context, [&](const auto& use) {
-    const auto hot = by_group.find(attempt_of(use.record).group);
-    const bool moves = for_policies && has_policy(use.record);
-    if (hot == by_group.end() && !moves) return true;
-    PlacedRevision placed;
-    placed.record = use.record;
-    placed.leased = use.live_leases > 0;
-    placed.last_use = use.last_use;
-    placed.cold_whole = use.record.availability == metadata::Availability::kReady;
-    if (hot != by_group.end()) placed.hot = std::move(hot->second);
-    found.revisions.push_back(std::move(placed));
+  SY_RETURN_IF_ERROR(look_into_memory(context, found, by_group));
+  SY_RETURN_IF_ERROR(for_each_use_of(context, by_group, {}, [&](const auto& use) {
+    place(use, by_group, found);
     return true;
   }));
-  if (!for_policies) {
-    SY_RETURN_IF_ERROR(looked);
-    return std::optional(std::move(found));
-  }
-  found.no_memory = std::move(looked);
+  return found;
+}
+
+Result<std::optional<Placement>> find_placement_for(Context& context, const Asked& asked,
+                                                    const metadata::LastUse& now) {
+  if (context.hot == nullptr) return std::optional<Placement>();
+  SY_ASSIGN_OR_RETURN(const bool any_policy, has_any_policy(context, asked));
+  if (!any_policy) return std::optional<Placement>();
+  Placement found;
+  HotByGroup by_group;
+  found.no_memory = look_into_memory(context, found, by_group);
+  const Visit visit = [&](const auto& use) {
+    // Most revisions of a large store are cold and stay so.
+    const bool is_hot = by_group.contains(attempt_of(use.record).group);
+    if (is_hot || has_policy(use.record)) place(use, by_group, found);
+    return true;
+  };
+  SY_RETURN_IF_ERROR(asked ? for_each_use_of(context, by_group, *asked, visit) : for_each_use(context, visit));
   for (PlacedRevision& placed : found.revisions) {
-    if (!has_policy(placed.record) || !may_be_brought(placed, found.memory)) continue;
+    const bool is_asked = !asked || asked->contains(placed.record.identity);
+    if (!is_asked || !may_be_brought(placed, found.memory, now, context.options.policy_cooldown_ms)) continue;
     placed.promotion_bytes = placed.record.summary.logical_bytes;
-    const Status planned = found.no_memory.ok() ? plan_promotion(context, *tier, placed) : Status();
+    const Status planned = found.no_memory.ok() ? plan_promotion(context, *found.tier, placed) : Status();
     if (planned.ok()) continue;
     // One that cannot be planned (damaged, or of a single object that is to be MIXED) stays where it is; the others
     // move.

@@ -2,7 +2,9 @@
 // metadata/placement_policy.h want to know it.
 #pragma once
 
+#include <memory>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "metadata/placement_policy.h"
@@ -11,16 +13,22 @@
 namespace steelyard::store {
 
 struct Placement {
-  /// READY and DEGRADED, of every tenant and namespace: those that keep something in memory, and with `for_policies`
-  /// those that have a policy.
+  /// READY and DEGRADED, of every tenant and namespace.
   std::vector<metadata::PlacedRevision> revisions;
   metadata::Memory memory;
-  Status no_memory;  ///< only for the policies: why none can be used here, so that what wants it has to wait
+  std::shared_ptr<tiers::Tier> tier;  ///< null where no_memory is an error
+  Status no_memory;                   ///< only for policies: why none can be used here, so that what wants it waits
 };
 
-/// With `for_policies`, what the sets that the policies prefer would add too; absent where no record has a policy that
-/// moves it. Absent also where the store has no memory tier.
-Result<std::optional<Placement>> find_placement(Context& context, bool for_policies);
+/// Revisions whose policies are asked; absent: all.
+using Asked = std::optional<std::set<metadata::Identity>>;
+
+/// What keeps something in memory, for who makes room there. UNAVAILABLE where the store has no memory tier.
+Result<Placement> find_placement(Context& context);
+/// The same with those whose policies are asked, and what the sets that these prefer would add. Where some are named,
+/// its cost is that of what lies in memory, not of the whole store. Absent where no policy moves one of them, or the
+/// store has no memory tier.
+Result<std::optional<Placement>> find_placement_for(Context& context, const Asked& asked, const metadata::LastUse& now);
 
 /// Whether a move that was chosen from a placement came too late: others were faster, or somebody reads it by now.
 bool is_overtaken(const Status& status);

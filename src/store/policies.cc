@@ -30,51 +30,58 @@ Status make_move(Context& context, const Move& move, Observer& observer, const C
   return run(context, request, phase, cancel, Begin::kWhereNoneRuns).status();
 }
 
-Status no_room(const Move& move, const metadata::Memory& memory) {
-  const double share = memory.high_watermark_millionths / 1e6;
-  return {Code::kNoSpace,
-          fmt::format("{} is pinned to {} and needs {} more in memory, where {} of {} are used and hot.high_watermark "
-                      "is {}; what could go is not enough",
-                      formats::format_ref(move.identity), name_of(move.target), format_size(move.bytes),
-                      format_size(memory.used_bytes), format_size(memory.capacity_bytes), share),
-          "raise hot.capacity, evict what is not needed, or pin less"};
+/// Of those that the plan leaves where they are: which limit is in the way, of which memory may be filled up to a mark.
+Status no_room(const Move& move, const Placement& placement, bool pinned) {
+  const std::string ref = formats::format_ref(move.identity);
+  SY_ASSIGN_OR_RETURN(const tiers::Room room, placement.tier->room());
+  const double share = placement.memory.high_watermark_millionths / 1e6;
+  std::string message = fmt::format(
+      "{} is {} {} and needs {} more in memory, where {} of {} are used and hot.high_watermark is {}; what "
+      "could go is not enough. {}",
+      ref, pinned ? "pinned to" : "read now, would be", name_of(move.target), format_size(move.bytes),
+      format_size(placement.memory.used_bytes), format_size(placement.memory.capacity_bytes), share, room.limit);
+  const std::string next = pinned ? "evict what is not needed, or pin less"
+                                  : fmt::format("`steelyard rehydrate {} --make-room` may go above the mark", ref);
+  return {Code::kNoSpace, std::move(message), room.hint.empty() ? next : fmt::format("{}; or {}", next, room.hint)};
+}
+
+/// The moves of those that are asked, and the evictions before them that make room for them.
+void keep_asked(const std::set<metadata::Identity>& asked, std::vector<Move>& moves) {
+  const auto is_asked = [&](const Move& move) { return asked.contains(move.identity); };
+  const auto last_brought = std::find_if(moves.rbegin(), moves.rend(), [&](const Move& move) {
+    return is_asked(move) && move.kind == OperationKind::kRehydrating;
+  });
+  auto for_others = moves.rend() - last_brought;  // so many moves may make room
+  std::erase_if(moves, [&](const Move& move) {
+    const bool makes_room = for_others-- > 0 && move.kind == OperationKind::kEvicting;
+    return !is_asked(move) && !makes_room;
+  });
 }
 
 }  // namespace
 
-Status follow_policies(Context& context, const std::optional<metadata::Identity>& only, Observer& observer,
-                       const CancelFlag& cancel, const OnMove& on_move, const OnMove& on_wait) {
-  if (only) {
-    const auto record = context.catalog.get_weight_revision(*only);
-    if (record.code() == Code::kNotFound) return {};
-    SY_RETURN_IF_ERROR(record.status());
-    if (record->policy.mode == metadata::PolicyMode::kManual) return {};
-  }
-  SY_ASSIGN_OR_RETURN(const auto placement, find_placement(context, true));
-  if (!placement) return {};
+Status follow_policies(Context& context, const Asked& asked, Observer& observer, const CancelFlag& cancel,
+                       const PolicyHooks& hooks) {
   SY_ASSIGN_OR_RETURN(const metadata::LastUse now, context.catalog.use_now());
+  SY_ASSIGN_OR_RETURN(const auto placement, find_placement_for(context, asked, now));
+  if (!placement) return {};
   metadata::PolicyPlan plan =
       metadata::moves_of(placement->revisions, placement->memory, now, context.options.policy_cooldown_ms);
-  if (!on_wait) SY_RETURN_IF_ERROR(placement->no_memory);
-  for (const Move& move : plan.without_room) {
-    if (!on_wait || (only && move.identity != *only)) continue;
-    on_wait(move, placement->no_memory.ok() ? no_room(move, placement->memory) : placement->no_memory);
-  }
-  std::vector<Move>& moves = plan.moves;
-  if (only) {
-    const auto own = std::ranges::find(moves, *only, &Move::identity);
-    if (own == moves.end()) return {};
-    const bool alone = own->kind == OperationKind::kEvicting;
-    moves.erase(own + 1, moves.end());
-    std::erase_if(moves, [&](const Move& move) {
-      return move.identity != *only && (alone || move.kind != OperationKind::kEvicting);
-    });
-  }
-  for (const Move& move : moves) {
+  if (!hooks.on_wait) SY_RETURN_IF_ERROR(placement->no_memory);
+  const auto tell = [&](const std::vector<Move>& moves, const OnMove& hook, bool pinned) {
+    for (const Move& move : moves) {
+      if (!hook) return;
+      hook(move, placement->no_memory.ok() ? no_room(move, *placement, pinned) : placement->no_memory);
+    }
+  };
+  tell(plan.without_room, hooks.on_wait, true);
+  tell(plan.stay_cold, hooks.on_stay, false);
+  if (asked) keep_asked(*asked, plan.moves);
+  for (const Move& move : plan.moves) {
     if (cancel.load()) return cancelled("following the policies");
     const Status moved = make_move(context, move, observer, cancel);
     if (is_cancelled(moved)) return moved;
-    if (!is_overtaken(moved)) on_move(move, moved);
+    if (!is_overtaken(moved)) hooks.on_move(move, moved);
   }
   return {};
 }

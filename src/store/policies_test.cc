@@ -73,17 +73,19 @@ class PoliciesTest : public HotStoreTest {
 TEST_F(PoliciesTest, APlacementHoldsOnlyWhatMayMove) {
   const auto pinned = import_other("pinned", 'p');
   import_other("cold", 'c');
-  EXPECT_FALSE(find_placement(*context_, true).value().has_value()) << "no policy moves anything";
+  const auto now = catalog_->use_now().value();
+  EXPECT_FALSE(find_placement_for(*context_, {}, now).value().has_value()) << "no policy moves anything";
   ASSERT_TRUE(rehydrate(identity_).ok());
   set_policy(pinned, PolicyMode::kPinned, Residency::kHot);
-  const auto identities = [&](bool for_policies) {
-    const auto placement = find_placement(*context_, for_policies).value().value();
+  const auto identities = [](const Placement& placement) {
     std::vector<metadata::Identity> found;
     for (const auto& placed : placement.revisions) found.push_back(placed.record.identity);
     return found;
   };
-  EXPECT_EQ(identities(false), std::vector{identity_});
-  EXPECT_EQ(identities(true), (std::vector{identity_, pinned}));
+  EXPECT_EQ(identities(find_placement(*context_).value()), std::vector{identity_});
+  EXPECT_EQ(identities(*find_placement_for(*context_, {}, now).value()), (std::vector{identity_, pinned}));
+  EXPECT_EQ(identities(*find_placement_for(*context_, Asked({pinned}), now).value()), (std::vector{identity_, pinned}));
+  EXPECT_FALSE(find_placement_for(*context_, Asked({identity_}), now).value().has_value()) << "it has no policy";
 }
 
 TEST_F(PoliciesTest, RoomIsMadeByEvictingWhatWasUsedLongestAgo) {
@@ -95,6 +97,12 @@ TEST_F(PoliciesTest, RoomIsMadeByEvictingWhatWasUsedLongestAgo) {
   release(lease(identity_));  // used after b
   const auto refused = rehydrate(c);
   EXPECT_EQ(refused.code(), Code::kNoSpace) << refused.status().to_string();
+  EXPECT_NE(refused.status().message().find("evicting 1 idle revision would free 4.00MiB (b@main#1)"),
+            std::string::npos)
+      << refused.status().message();
+  EXPECT_EQ(refused.status().hint(),
+            "`steelyard rehydrate c@main#1 --make-room` evicts what is idle; or raise hot.capacity "
+            "(--hot-capacity, STEELYARD_HOT_CAPACITY)");
   const auto done = rehydrate(c, true);
   ASSERT_TRUE(done.ok()) << done.status().to_string();
   EXPECT_EQ(done->evicted, std::vector<std::string>{"b@main#1"});
@@ -102,6 +110,110 @@ TEST_F(PoliciesTest, RoomIsMadeByEvictingWhatWasUsedLongestAgo) {
   EXPECT_EQ(record_of(b).finished_operations.back().kind, metadata::OperationKind::kEvicting);
   EXPECT_EQ(record_of(identity_).residency, Residency::kHot);
   EXPECT_EQ(record_of(c).residency, Residency::kHot);
+}
+
+TEST_F(PoliciesTest, RoomIsMadeForWhatOthersBegan) {
+  shrink(6 * kMiB);
+  const auto c = import_other("c", 'c');
+  const auto begin = [&] {
+    ResidencyRequest request;
+    request.target.ref = {"c", "main", 1};
+    request.wait = false;
+    ASSERT_TRUE(run_rehydrate(*context_, request, silent_, cancel_).ok());
+  };
+  begin();  // there is room, and it goes before somebody carries that out
+  ASSERT_TRUE(rehydrate(identity_).ok());
+  const auto refused = rehydrate(c);
+  EXPECT_EQ(refused.code(), Code::kNoSpace) << refused.status().to_string();
+  EXPECT_NE(refused.status().hint().find("--make-room"), std::string::npos) << refused.status().hint();
+  EXPECT_EQ(record_of(c).finished_operations.back().state, metadata::OperationState::kFailed);
+  ASSERT_TRUE(evict().ok());
+  begin();
+  ASSERT_TRUE(rehydrate(identity_).ok());
+  const auto done = rehydrate(c, true);
+  ASSERT_TRUE(done.ok()) << done.status().to_string();
+  EXPECT_EQ(done->evicted, std::vector<std::string>{"m@main#1"});
+  EXPECT_EQ(record_of(c).residency, Residency::kHot);
+}
+
+TEST_F(PoliciesTest, RoomIsMadeAgainWhereItGoesUnderWay) {
+  shrink(10 * kMiB);
+  const auto c = import_other("c", 'c');
+  const auto b = import_other("b", 'b');
+  ASSERT_TRUE(rehydrate(identity_).ok());
+  // Another process's revision takes the room between the look and the claim.
+  bool taken = false;
+  runtime_.on("residency.after_start", [&] {
+    if (std::exchange(taken, true)) return;
+    ASSERT_TRUE(rehydrate(b).ok());
+  });
+  const auto done = rehydrate(c, true);
+  ASSERT_TRUE(done.ok()) << done.status().to_string();
+  EXPECT_EQ(done->evicted, std::vector<std::string>{"m@main#1"});
+  EXPECT_EQ(record_of(b).residency, Residency::kHot);
+  EXPECT_EQ(record_of(c).residency, Residency::kHot);
+}
+
+TEST_F(PoliciesTest, WhatLeasesKeepFromItsRoomUnderWayIsGivenUp) {
+  shrink(6 * kMiB);
+  const auto c = import_other("c", 'c');
+  ResidencyRequest request;
+  request.target.ref = {"c", "main", 1};
+  request.wait = false;
+  ASSERT_TRUE(run_rehydrate(*context_, request, silent_, cancel_).ok());
+  ASSERT_TRUE(rehydrate(identity_).ok());
+  const auto held = lease(identity_);
+  EXPECT_EQ(rehydrate(c, true).code(), Code::kBusy);
+  EXPECT_EQ(record_of(c).finished_operations.back().state, metadata::OperationState::kFailed)
+      << "it would hold memory that others wait for";
+  release(held);
+}
+
+TEST_F(PoliciesTest, AnotherLimitThanTheCapacityCounts) {
+  tiers::MemoryOptions memory;
+  memory.path = memory_.path();
+  memory.store_id = parts_.store_id;
+  memory.capacity = 64 * kMiB;
+  memory.process_reserve_bytes = 0;
+  memory.memory_limits = [] { return std::vector<MemoryLimit>{{"/sys/fs/cgroup/memory.max", 3 * kMiB, 0}}; };
+  hot_.emplace([this, memory](bool create) mutable {
+    memory.create = create;
+    return tiers::open_memory(runtime_, memory);
+  });
+  const Placement placement = find_placement(*context_).value();
+  EXPECT_EQ(placement.memory.capacity_bytes, 3 * kMiB);
+  const auto refused = rehydrate(identity_, true);
+  EXPECT_EQ(refused.code(), Code::kNoSpace);
+  EXPECT_NE(refused.status().message().find("memory.max allows 3"), std::string::npos)
+      << refused.status().message();
+  EXPECT_EQ(refused.status().hint(), "raise the memory limit of the cgroup (the container's --memory)");
+  set_policy(identity_, PolicyMode::kPinned, Residency::kHot);
+  const ReconcileReport report = reconcile();
+  ASSERT_EQ(report.waiting.size(), 1U);
+  EXPECT_NE(report.waiting[0].why.hint().find("raise the memory limit of the cgroup"), std::string::npos);
+}
+
+TEST_F(PoliciesTest, AReadThatIsOverBringsAnAutoRevisionIn) {
+  set_policy(identity_, PolicyMode::kAuto, Residency::kHot);
+  EXPECT_TRUE(reconcile().changes.empty()) << "nobody read it";
+  cat();
+  ReconcileReport report = reconcile();
+  ASSERT_EQ(report.changes.size(), 1U);
+  EXPECT_EQ(report.changes[0].what, "HOT by its policy: read a moment ago");
+  ASSERT_TRUE(evict().ok());
+  cat();
+  EXPECT_TRUE(reconcile().changes.empty()) << "it was moved a moment ago";
+}
+
+TEST_F(PoliciesTest, AManifestIsReadOnceForManyPlans) {
+  set_policy(identity_, PolicyMode::kPinned, Residency::kHot);
+  const auto now = catalog_->use_now().value();
+  const auto promotion = [&] { return find_placement_for(*context_, {}, now).value()->revisions[0].promotion_bytes; };
+  EXPECT_EQ(promotion(), 4 * kMiB);
+  const fs::path manifest = cold_object(0).parent_path().parent_path() / "manifest";
+  fs::rename(manifest, root_.path() + "/aside");
+  EXPECT_EQ(promotion(), 4 * kMiB);
+  fs::rename(root_.path() + "/aside", manifest);
 }
 
 TEST_F(PoliciesTest, RoomIsMadeByAnEvictionThatWasBegun) {
@@ -127,9 +239,14 @@ TEST_F(PoliciesTest, WhatIsReadIsNotEvicted) {
   ASSERT_TRUE(rehydrate(b).ok());
   const auto first = lease(identity_);
   const auto second = lease(b);
-  const auto refused = rehydrate(c, true);
-  EXPECT_EQ(refused.code(), Code::kBusy) << refused.status().to_string();
-  EXPECT_NE(refused.status().hint().find("lease"), std::string::npos);
+  for (const bool room : {false, true}) {
+    const auto refused = rehydrate(c, room);
+    EXPECT_EQ(refused.code(), Code::kBusy) << refused.status().to_string();
+    EXPECT_NE(refused.status().message().find("2 leases of reader on m@main#1, b@main#1, the nearest expiry in"),
+              std::string::npos)
+        << refused.status().message();
+    EXPECT_NE(refused.status().hint().find("steelyard lease list m@main#1"), std::string::npos);
+  }
   EXPECT_EQ(record_of(identity_).residency, Residency::kHot);
   EXPECT_EQ(record_of(b).residency, Residency::kHot);
   EXPECT_FALSE(record_of(c).operation);
@@ -143,7 +260,7 @@ TEST_F(PoliciesTest, RoomThatCannotBeMadeIsSaidAndNothingGoes) {
   ASSERT_TRUE(rehydrate(identity_).ok());
   std::vector<std::string> evicted;
   const auto c = import_other("c", 'c');
-  const Status refused = make_room(*context_, c, 5 * kMiB, silent_, cancel_, evicted);
+  const Status refused = make_room(*context_, c, 7 * kMiB, silent_, cancel_, evicted);
   EXPECT_EQ(refused.code(), Code::kNoSpace) << refused.to_string();
   EXPECT_NE(refused.message().find("4MiB"), std::string::npos) << refused.message();
   EXPECT_TRUE(evicted.empty());
@@ -182,7 +299,7 @@ TEST_F(PoliciesTest, AutoPromotesWhatIsReadAndDemotesUnderPressure) {
   };
   for (const auto& one : {identity_, b, c}) {
     const auto held = lease(one);
-    ASSERT_TRUE(follow_policies(*context_, one, silent_, cancel_, note).ok());
+    ASSERT_TRUE(follow_policies(*context_, Asked({one}), silent_, cancel_, {.on_move = note}).ok());
     release(held);
   }
   EXPECT_EQ(moves, (std::vector<std::string>{"m HOT", "b HOT", "m COLD", "c HOT"}));
@@ -248,9 +365,9 @@ TEST_F(PoliciesTest, ARevisionWithoutAPolicyAsksNobody) {
   set_policy(other, PolicyMode::kPinned, Residency::kHot);
   opened = 0;
   const auto note = [](const metadata::Move&, const Status&) { FAIL(); };
-  EXPECT_TRUE(follow_policies(*context_, identity_, silent_, cancel_, note).ok());
+  EXPECT_TRUE(follow_policies(*context_, Asked({identity_}), silent_, cancel_, {.on_move = note}).ok());
   EXPECT_EQ(opened, 0);
-  EXPECT_EQ(follow_policies(*context_, other, silent_, cancel_, note).code(), Code::kUnavailable);
+  EXPECT_EQ(follow_policies(*context_, Asked({other}), silent_, cancel_, {.on_move = note}).code(), Code::kUnavailable);
 }
 
 TEST_F(PoliciesTest, WhatIsSharedNeedsNoRoom) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 #include <set>
 #include <string>
@@ -35,14 +36,20 @@ using metadata::RevisionRecord;
 
 constexpr int kTriesMax = 5;
 
+void note_left(Context& context, const metadata::Identity& identity, std::uint64_t generation_before,
+               ReconcileReport& report) {
+  const auto now = context.catalog.get_weight_revision(identity);
+  if (now.ok() && now->metadata_generation != generation_before) report.left_at[identity] = now->metadata_generation;
+}
+
 class Reconciliation {
  public:
-  Reconciliation(Context& context, Observer& observer, const CancelFlag& cancel)
-      : context_(context), observer_(observer), cancel_(cancel), stop_(cancel) {}
+  Reconciliation(Context& context, Observer& observer, const CancelFlag& cancel, std::set<metadata::Identity>* later)
+      : context_(context), observer_(observer), cancel_(cancel), later_(later), stop_(cancel) {}
 
   Status one(const RevisionRecord& record) {
     SY_RETURN_IF_ERROR(look_until_settled(record));
-    note_left(record.identity, record.metadata_generation);
+    note_left(context_, record.identity, record.metadata_generation, report_);
     return {};
   }
 
@@ -75,36 +82,9 @@ class Reconciliation {
     return for_each([this](const RevisionRecord& record) { return one(record); });
   }
 
-  /// Last, as what was observed decides what the policies ask for.
-  Status follow(const std::optional<metadata::Identity>& only) {
-    if (context_.hot == nullptr) return {};
-    const auto on_wait = [this](const metadata::Move& move, const Status& why) {
-      report_.waiting.push_back({formats::format_ref(move.identity), why});
-    };
-    const auto on_move = [&](const metadata::Move& move, const Status& moved) {
-      if (moved.code() == Code::kNoSpace) return on_wait(move, moved);
-      std::string ref = formats::format_ref(move.identity);
-      note_left(move.identity, move.expected_metadata_generation);
-      if (moved.ok()) {
-        report_.changes.push_back(
-            {std::move(ref), fmt::format("{} by its policy: {}", name_of(move.target), move.why)});
-      } else {
-        report_.failed.push_back({std::move(ref), moved});
-      }
-    };
-    return follow_policies(context_, only, observer_, cancel_, on_move, on_wait);
-  }
-
   ReconcileReport take() { return std::move(report_); }
 
  private:
-  void note_left(const metadata::Identity& identity, std::uint64_t generation_before) {
-    const auto now = context_.catalog.get_weight_revision(identity);
-    if (now.ok() && now->metadata_generation != generation_before) {
-      report_.left_at[identity] = now->metadata_generation;
-    }
-  }
-
   template <typename Visit>
   Status for_each(const Visit& visit) {
     constexpr std::size_t kPage = 256;
@@ -144,7 +124,9 @@ class Reconciliation {
         return with_ballast(context_.ballast, [&] { return end_removal(record); });
       case Availability::kReady:
       case Availability::kDegraded:
-        return look_at_published(record);
+        if (later_ == nullptr || !record.operation) return look_at_published(record);
+        later_->insert(record.identity);
+        return {};
       case Availability::kDeleted:
         return {};
     }
@@ -193,14 +175,14 @@ class Reconciliation {
     tell_where_memory_is(after);
     if (after.residency != record.residency && after.residency != metadata::Residency::kAbsent &&
         record.residency != metadata::Residency::kAbsent) {
-      changed(record, fmt::format("{}: {} of {} objects are in memory", metadata::name_of(after.residency),
-                                  after.hot_members, after.summary.payload_count));
+      changed(record, fmt::format("{}: {} of {} in memory", metadata::name_of(after.residency), after.hot_members,
+                                  counted(after.summary.payload_count, "object")));
     }
     if (after.availability != record.availability || after.damage != record.damage) {
       changed(record, after.availability == Availability::kReady
                           ? "READY again: what was recorded as damaged is whole"
-                          : fmt::format("{}: {} missing or damaged object{}", metadata::name_of(after.availability),
-                                        after.damage.count, after.damage.count == 1 ? "" : "s"));
+                          : fmt::format("{}: {}", metadata::name_of(after.availability),
+                                        counted(after.damage.count, "missing or damaged object")));
     }
     return {};
   }
@@ -411,6 +393,7 @@ class Reconciliation {
   Context& context_;
   Observer& observer_;
   const CancelFlag& cancel_;
+  std::set<metadata::Identity>* const later_;  ///< null: nothing is put off
   StopSignal stop_;
   std::set<std::uint64_t> suspects_;  ///< storage that some revision has recorded as damaged
   ReconcileReport report_;
@@ -418,15 +401,14 @@ class Reconciliation {
 
 }  // namespace
 
-Result<ReconcileReport> run_reconcile(Context& context, const std::optional<Selector>& selector, Observer& observer,
-                                      const CancelFlag& cancel) {
+Result<Looked> look_at_revisions(Context& context, const std::optional<Selector>& selector, Observer& observer,
+                                 const CancelFlag& cancel, std::set<metadata::Identity>* later) {
   // Without its epoch no removal can be ended.
   SY_RETURN_IF_ERROR(with_ballast(context.ballast, [&] { return context.catalog.begin_epoch(); }));
-  Reconciliation reconciliation(context, observer, cancel);
+  Reconciliation reconciliation(context, observer, cancel, later);
   if (!selector) {
     SY_RETURN_IF_ERROR(reconciliation.all());
-    SY_RETURN_IF_ERROR(reconciliation.follow(std::nullopt));
-    return reconciliation.take();
+    return Looked{reconciliation.take(), {}};
   }
   const auto published = [](const RevisionRecord& record) { return record.committed_seq != 0; };
   const auto live = [&](const RevisionRecord& record) {
@@ -436,8 +418,46 @@ Result<ReconcileReport> run_reconcile(Context& context, const std::optional<Sele
   SY_ASSIGN_OR_RETURN(const RevisionRecord record,
                       newest_that(context.catalog, *selector, {live, importing, published}));
   SY_RETURN_IF_ERROR(reconciliation.one(record));
-  SY_RETURN_IF_ERROR(reconciliation.follow(record.identity));
-  return reconciliation.take();
+  return Looked{reconciliation.take(), {record.identity}};
+}
+
+Status report_policies(Context& context, const Asked& asked, Observer& observer, const CancelFlag& cancel,
+                       const std::function<void(const metadata::Identity&, ReconcileReport)>& tell) {
+  if (context.hot == nullptr) return {};
+  const auto on_wait = [&](const metadata::Move& move, const Status& why) {
+    ReconcileReport report;
+    report.waiting.push_back({formats::format_ref(move.identity), why});
+    tell(move.identity, std::move(report));
+  };
+  const auto on_move = [&](const metadata::Move& move, const Status& moved) {
+    if (moved.code() == Code::kNoSpace) return on_wait(move, moved);
+    const std::string ref = formats::format_ref(move.identity);
+    ReconcileReport report;
+    note_left(context, move.identity, move.expected_metadata_generation, report);
+    if (moved.ok()) {
+      report.changes.push_back({ref, fmt::format("{} by its policy: {}", name_of(move.target), move.why)});
+    } else {
+      report.failed.push_back({ref, moved});
+    }
+    tell(move.identity, std::move(report));
+  };
+  return follow_policies(context, asked, observer, cancel, {.on_move = on_move, .on_wait = on_wait});
+}
+
+Result<ReconcileReport> run_reconcile(Context& context, const std::optional<Selector>& selector, Observer& observer,
+                                      const CancelFlag& cancel) {
+  SY_ASSIGN_OR_RETURN(Looked looked, look_at_revisions(context, selector, observer, cancel, nullptr));
+  ReconcileReport& report = looked.report;
+  // Last, as what was observed decides what the policies ask for.
+  const auto add = [&](const metadata::Identity& /*identity*/, ReconcileReport one) {
+    std::ranges::move(one.changes, std::back_inserter(report.changes));
+    std::ranges::move(one.waiting, std::back_inserter(report.waiting));
+    std::ranges::move(one.failed, std::back_inserter(report.failed));
+    for (const auto& [identity, generation] : one.left_at) report.left_at[identity] = generation;
+  };
+  const Asked asked = selector ? Asked(std::move(looked.whose)) : Asked();
+  SY_RETURN_IF_ERROR(report_policies(context, asked, observer, cancel, add));
+  return std::move(report);
 }
 
 }  // namespace steelyard::store

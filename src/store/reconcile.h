@@ -7,7 +7,12 @@
 //                    and so is what another revision has recorded of shared bytes
 #pragma once
 
+#include <functional>
+#include <optional>
+#include <set>
+
 #include "store/context.h"
+#include "store/placement.h"
 
 namespace steelyard::store {
 
@@ -15,5 +20,17 @@ namespace steelyard::store {
 /// revision is in the report.
 Result<ReconcileReport> run_reconcile(Context& context, const std::optional<Selector>& selector, Observer& observer,
                                       const CancelFlag& cancel);
+
+/// Its two parts, for who keeps a store reconciled (keep_reconciled.h).
+struct Looked {
+  ReconcileReport report;
+  std::set<metadata::Identity> whose;  ///< of a selector: the one revision that it means
+};
+/// All but the policies. Revisions with an operation are only put into `later`, where that is given.
+Result<Looked> look_at_revisions(Context& context, const std::optional<Selector>& selector, Observer& observer,
+                                 const CancelFlag& cancel, std::set<metadata::Identity>* later);
+/// What the policies ask for; `tell` gets what each move came to, as it comes.
+Status report_policies(Context& context, const Asked& asked, Observer& observer, const CancelFlag& cancel,
+                       const std::function<void(const metadata::Identity&, ReconcileReport)>& tell);
 
 }  // namespace steelyard::store

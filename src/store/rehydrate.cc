@@ -49,10 +49,9 @@ class Rehydration final : public ResidencyRun {
     constexpr int kRoundsMax = 5;
     for (int round = 0; request_.make_room && round < kRoundsMax; ++round) {
       SY_ASSIGN_OR_RETURN(const std::uint64_t wanted, room());
-      SY_ASSIGN_OR_RETURN(const std::uint64_t available, tier_->available_bytes());
-      if (wanted <= available) break;
-      SY_RETURN_IF_ERROR(
-          make_room(context_, record_.identity, wanted - available, observer_, stop_.flag(), result_.evicted));
+      SY_ASSIGN_OR_RETURN(const tiers::Room now, tier_->room());
+      if (now.check(wanted).ok()) break;
+      SY_RETURN_IF_ERROR(make_room(context_, record_.identity, wanted, observer_, stop_.flag(), result_.evicted));
     }
     return {};
   }
@@ -83,11 +82,12 @@ class Rehydration final : public ResidencyRun {
   /// waited for.
   Status check_room() override {
     SY_ASSIGN_OR_RETURN(const std::uint64_t wanted, room());
-    Status fits = tier_->check_fits(wanted);
-    if (fits.code() != Code::kNoSpace) return fits;
+    Status full = tier_->check_fits(wanted);
+    if (full.code() != Code::kNoSpace) return full;
+    full = refuse_for_room(context_, record_.identity, wanted, std::move(full));
     const auto now = context_.catalog.get_weight_revision(record_.identity);
     moved_ = now.ok() && now->metadata_generation != record_.metadata_generation;
-    return std::move(fits).annotate("rehydrating", ref());
+    return std::move(full).annotate("rehydrating", ref());
   }
 
   Amount missing() const {
@@ -101,22 +101,51 @@ class Rehydration final : public ResidencyRun {
   }
 
   Status move_objects(RunnerKeeper& keeper) override {
+    constexpr int kTriesMax = 5;
     const Amount wanted = missing();
-    SY_ASSIGN_OR_RETURN(const std::uint64_t needed, room());
-    SY_ASSIGN_OR_RETURN(const auto space, tier_->reserve(token_.operation_id, needed));
     const std::uint64_t memory_bytes = std::clamp(context_.io_budget, tiers::kFillBytesMin, tiers::kFillBytes);
     SY_ASSIGN_OR_RETURN(const auto memory, tiers::AlignedBuffer::allocate(memory_bytes));
     ProgressMeter progress(context_.runtime, observer_, "rehydrate", wanted.bytes, wanted.members);
-    for (std::uint32_t object = 0; object < objects(); ++object) {
-      if (!wanted_hot(object) || hot_.has(object)) continue;
-      SY_RETURN_IF_ERROR(stop_.status(noun()));
-      SY_RETURN_IF_ERROR(bring_one(object, memory.span(), progress));
-      progress.add_file();
-      keeper.add(1, manifest_.objects[object].bytes);
-      SY_POINT(context_.runtime, "rehydrate.after_object");
+    std::uint32_t next = 0;
+    for (int tries = 1;; ++tries) {
+      Status brought = bring_from(next, memory.span(), progress, keeper);
+      if (brought.ok()) break;
+      if (brought.code() != Code::kNoSpace) return brought;
+      SY_RETURN_IF_ERROR(look_at_hot());
+      if (tries == kTriesMax || !request_.make_room) return full_under_way(std::move(brought));
+      // It was begun by others, or others took the room that there was.
+      SY_POINT(context_.runtime, "rehydrate.before_room");
+      Status found = find_room();
+      if (!found.ok()) return given_up(std::move(found));
     }
     progress.finish();
     return {};
+  }
+
+  /// Goes on with the object `next`.
+  Status bring_from(std::uint32_t& next, ByteSpan memory, ProgressMeter& progress, RunnerKeeper& keeper) {
+    SY_ASSIGN_OR_RETURN(const std::uint64_t needed, room());
+    SY_ASSIGN_OR_RETURN(const auto space, tier_->reserve(token_.operation_id, needed));
+    for (; next < objects(); ++next) {
+      if (!wanted_hot(next) || hot_.has(next)) continue;
+      SY_RETURN_IF_ERROR(stop_.status(noun()));
+      SY_RETURN_IF_ERROR(bring_one(next, memory, progress));
+      progress.add_file();
+      keeper.add(1, manifest_.objects[next].bytes);
+      SY_POINT(context_.runtime, "rehydrate.after_object");
+    }
+    return {};
+  }
+
+  Status full_under_way(Status full) {
+    SY_ASSIGN_OR_RETURN(const std::uint64_t wanted, room());
+    return given_up(refuse_for_room(context_, record_.identity, wanted, std::move(full)));
+  }
+
+  /// What was brought must not hold the memory that others wait for, also where leases alone are in the way.
+  Status given_up(Status refused) {
+    no_room_ = refused.code() == Code::kBusy || refused.code() == Code::kNoSpace;
+    return refused;
   }
 
   Status bring_one(std::uint32_t object, ByteSpan memory, ProgressMeter& progress) {

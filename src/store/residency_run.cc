@@ -132,7 +132,7 @@ Status ResidencyRun::judge_suspect(const Status& why) {
 /// What no later runner would do better; and what was begun for others (make_room.h, policies.h) and is paused.
 bool ResidencyRun::can_never_go_on(const Status& why) const {
   return why.code() == Code::kNoSpace || why.code() == Code::kCorrupt || why.code() == Code::kUnauthorized ||
-         never_to_go_on_ || (why.code() == Code::kBusy && request_.only_if_idle);
+         never_to_go_on_ || no_room_ || (why.code() == Code::kBusy && request_.only_if_idle);
 }
 
 /// What was recorded while replicas might go, memory may have.

@@ -40,12 +40,15 @@ class ResidencyRun : public OperationRun {
     return plan_ ? static_cast<bool>(plan_->hot[object]) : asked_.target == metadata::Residency::kHot;
   }
   tiers::AttemptName made_here() const;
+  /// Finds hot_, under the group's lock: nobody is just removing what is counted.
+  Status look_at_hot();
 
   const ResidencyRequest& request_;
   std::optional<metadata::MixedPlan> plan_;  ///< with a ratio
   std::shared_ptr<tiers::Tier> tier_;
   HotReplicas hot_;
   ResidencyResult result_;
+  bool no_room_ = false;                  ///< what is under way has no room, and ends as FAILED
   std::optional<std::uint32_t> suspect_;  ///< the cold object whose bytes, it seems, ended the move
 
  private:
@@ -61,7 +64,6 @@ class ResidencyRun : public OperationRun {
   void after_end() final { SY_POINT(context_.runtime, "residency.after_end"); }
 
   Status plan();
-  Status look_at_hot();
   Status check_operation();
   Status judge_suspect(const Status& why);
   void look_again_at_damage();

@@ -1,6 +1,7 @@
 #include "store/store.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -132,6 +133,11 @@ class StoreImpl final : public Store {
     if (record.availability == metadata::Availability::kImporting) {
       SY_ASSIGN_OR_RETURN(inspection.writer, catalog_.get_writer(record.identity));
     }
+    if (record.operation) {
+      auto found = catalog_.query_operation(record.operation->operation_id);
+      const bool runs = found.ok() && found->operation.state == metadata::OperationState::kRunning;
+      if (runs) inspection.operation = std::move(found).value();
+    }
     if (is_published(record.availability)) {
       auto manifest = load_manifest(*parts_.cold, record);
       if (manifest.ok()) {
@@ -244,24 +250,32 @@ class StoreImpl final : public Store {
     command.nonce = nonce;
     command.ttl_ms = ttl_ms;
     command.allow_degraded = allow_degraded;
-    command.process = context_.runtime.self();
+    // Whoever has its id holds it, whatever becomes of this process: so it names none.
     return store::acquire_lease(context_, record, command);
   }
 
-  Result<bool> follow_policy(const metadata::Identity& identity, Observer& observer,
-                             const CancelFlag& cancel) override {
-    if (context_.hot == nullptr || parts_.read_only) return false;
+  Result<FollowResult> follow_policy(const metadata::Identity& identity, Observer& observer,
+                                     const CancelFlag& cancel) override {
+    FollowResult result;
+    if (context_.hot == nullptr || parts_.read_only) return result;
     SY_ASSIGN_OR_RETURN(const auto record, catalog_.get_weight_revision(identity));
-    if (record.policy.mode == metadata::PolicyMode::kManual) return false;
-    bool any = false;
+    if (record.policy.mode == metadata::PolicyMode::kManual) return result;
     Status failed;
-    const auto note = [&](const metadata::Move& /*move*/, const Status& moved) {
-      any = true;
-      if (failed.ok()) failed = moved;
+    const auto note = [&](const metadata::Move& move, const Status& moved) {
+      if (!moved.ok()) {
+        if (failed.ok()) failed = moved;
+        return;
+      }
+      result.moved = result.moved || move.identity == identity;
+      if (move.identity != identity) result.evicted.push_back(formats::format_ref(move.identity));
     };
-    SY_RETURN_IF_ERROR(follow_policies(context_, identity, observer, cancel, note));
-    SY_RETURN_IF_ERROR(failed);
-    return any;
+    const auto stays = [&](const metadata::Move& /*move*/, const Status& why) { result.no_room = why; };
+    SY_RETURN_IF_ERROR(follow_policies(context_, Asked({identity}), observer, cancel,
+                                       {.on_move = note, .on_wait = stays, .on_stay = stays}));
+    if (failed.ok() || result.evicted.empty()) return failed.ok() ? Result<FollowResult>(std::move(result)) : failed;
+    const std::string went = fmt::format("evicted to make room: {}", fmt::join(result.evicted, ", "));
+    const std::string hint = failed.hint().empty() ? went : failed.hint() + "; " + went;
+    return std::move(failed).with_hint(hint);
   }
 
   Result<metadata::Lease> renew_lease(const std::string& lease_id, std::int64_t ttl_ms) override {
@@ -303,7 +317,10 @@ class StoreImpl final : public Store {
     const std::string ref = formats::format_ref(record.identity);
     const std::string next = fmt::format("`steelyard rehydrate {}` brings it into memory", ref);
     Status status = std::move(brought).status();
-    const std::string hint = status.hint().empty() || is_cancelled(status) ? next : status.hint() + "; then " + next;
+    const bool says_how = status.hint().find("`steelyard rehydrate ") != std::string::npos;
+    const std::string hint = status.hint().empty() || is_cancelled(status) ? next
+                             : says_how                                    ? status.hint()
+                                                                           : status.hint() + "; then " + next;
     return std::move(status)
         .annotate("bringing into memory", ref + ", which is published and in the cold tier")
         .with_hint(hint);
@@ -321,16 +338,14 @@ class StoreImpl final : public Store {
   }
 
   void look_at_memory(Inspection& inspection) {
-    HotReplicas found;
-    if (inspection.manifest) {
-      auto looked = find_hot(context_, inspection.record, *inspection.manifest);
-      if (looked.ok()) found = std::move(looked).value();
-      if (!looked.ok()) log_warning("what lies in memory is not known: {}", looked.status().message());
-    }
-    inspection.hot_objects = found.members;
-    inspection.hot_bytes = found.bytes;
-    inspection.hot_elsewhere =
-        !inspection.record.hot_instance.empty() && inspection.record.hot_instance != found.instance;
+    inspection.hot_instance = mounted_instance(context_);
+    const std::string& recorded = inspection.record.hot_instance;
+    inspection.hot_elsewhere = !recorded.empty() && recorded != inspection.hot_instance;
+    if (!inspection.manifest) return;
+    const auto found = find_hot(context_, inspection.record, *inspection.manifest);
+    if (!found.ok()) return log_warning("what lies in memory is not known: {}", found.status().message());
+    inspection.hot_objects = found->members;
+    inspection.hot_bytes = found->bytes;
   }
 
   void note_bad_manifest(const metadata::RevisionRecord& record) {
@@ -381,7 +396,7 @@ Result<std::uint64_t> memory_room(Runtime& runtime, const StoreOptions& options)
     if (tier.code() != Code::kNotFound) return tier.status();
   }
   SY_ASSIGN_OR_RETURN(const tiers::MemoryPlace place, tiers::look_at_memory_place(memory_options(options)));
-  return place.available_bytes();
+  return place.room(0, 0).bytes;
 }
 
 std::unique_ptr<Store> make_store(Runtime& runtime, const StoreOptions& options, StoreParts parts) {

@@ -116,12 +116,14 @@ struct Inspection {
   metadata::RevisionRecord record;
   std::uint64_t active_leases = 0;
   std::optional<formats::StoredManifest> manifest;
-  std::optional<metadata::Writer> writer;  ///< while IMPORTING
+  std::optional<metadata::Writer> writer;            ///< while IMPORTING
+  std::optional<metadata::OperationView> operation;  ///< the running one, with its runner and how far that is
   std::vector<catalog::Catalog::LeaseRow> leases;
   std::uint64_t cold_objects = 0;  ///< counts the manifest
   std::uint64_t cold_bytes = 0;
   std::uint64_t hot_objects = 0;  ///< payload objects in the memory that is mounted here
   std::uint64_t hot_bytes = 0;
+  std::string hot_instance;    ///< of the memory that is mounted here; empty: none is
   bool hot_elsewhere = false;  ///< the record names a memory that is not mounted here
   bool read_only = false;
 };
@@ -145,7 +147,9 @@ struct VerifyReport {
   std::uint64_t checked_bytes = 0;
   std::uint64_t hot_objects = 0;  ///< replicas in memory, which were checked beside those
   std::uint64_t hot_bytes = 0;
-  bool recorded = false;  ///< `record` is as it is after what was found; else as it was before
+  std::string hot_instance;       ///< of the memory that was read; empty: none is mounted here
+  std::string recorded_instance;  ///< the one that the record named as the reading began; empty: none
+  bool recorded = false;          ///< `record` is as it is after what was found; else as it was before
   std::vector<Problem> problems;
 };
 
@@ -232,6 +236,13 @@ struct ResidencyResult {
   std::vector<std::string> evicted;              ///< to make room: their refs, in order
 };
 
+/// What following a revision's policy came to.
+struct FollowResult {
+  bool moved = false;                ///< false: there was nothing to do, or no room for it
+  std::vector<std::string> evicted;  ///< to make room: their refs, in order
+  Status no_room;                    ///< an error: why it stays where it is although its policy wants it in memory now
+};
+
 /// A change of a revision's policy: what is absent stays as it is, but that a ratio goes with MIXED alone.
 struct PolicyRequest {
   Selector target;
@@ -304,7 +315,9 @@ class Store {
 
   virtual Result<UsageReport> usage(const std::string& tenant_id, const std::string& namespace_id) = 0;
 
-  /// Records what it saw (not when read-only). An error only where it could not be done; problems are in the report.
+  /// Reads what lies in the cold tier and in the memory that is mounted here, where it also misses what the record
+  /// counts there. Records what it saw (not when read-only). An error only where it could not be done; problems are in
+  /// the report.
   virtual Result<VerifyReport> verify(const Selector& selector, Observer& observer, const CancelFlag& cancel) = 0;
   /// With allow_degraded the target holds every intact file and the result names the others; without an intact file,
   /// or without allow_degraded, damage is an error and there is no target.
@@ -361,9 +374,9 @@ class Store {
   virtual Result<metadata::Lease> acquire_lease(const Selector& selector, const std::string& holder,
                                                 const std::string& nonce, std::int64_t ttl_ms, bool allow_degraded) = 0;
   /// Moves the revision as its policy asks for now; an AUTO one that somebody reads comes into memory, if there is room
-  /// or room can be made. Who acquires a lease calls it then. False when there is nothing to do.
-  virtual Result<bool> follow_policy(const metadata::Identity& identity, Observer& observer,
-                                     const CancelFlag& cancel) = 0;
+  /// or room can be made. Who acquires a lease calls it then. An error has what was evicted all the same in its hint.
+  virtual Result<FollowResult> follow_policy(const metadata::Identity& identity, Observer& observer,
+                                             const CancelFlag& cancel) = 0;
   virtual Result<metadata::Lease> renew_lease(const std::string& lease_id, std::int64_t ttl_ms) = 0;
   /// A lease that is renewed while it is held (store/open_revision.h). The store must outlive it.
   virtual Result<std::unique_ptr<HeldRevision>> hold(const Selector& selector, const LeaseTerms& terms) = 0;

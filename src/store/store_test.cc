@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
-#include <map>
 #include <mutex>
 
 #include "base/limits.h"
+#include "base/test_files.h"
 #include "store/payload_pipeline.h"
 #include "tiers/directory/test_folder.h"
 
@@ -18,6 +18,10 @@ namespace {
 
 namespace fs = std::filesystem;
 using limits::kMiB;
+using test_files::pattern;
+using test_files::read;
+using test_files::tree;
+using test_files::write;
 
 class Recorder final : public Observer {
  public:
@@ -50,31 +54,6 @@ class StoreTest : public testing::Test {
   }
 
   std::string at(const std::string& name) const { return root_.path() + "/" + name; }
-  static std::string pattern(std::uint64_t bytes, std::uint64_t seed) {
-    std::string data(bytes, '\0');
-    std::uint64_t state = seed * 2654435761U + 1;
-    for (char& c : data) {
-      state = state * 6364136223846793005U + 1442695040888963407U;
-      c = static_cast<char>(state >> 56);
-    }
-    return data;
-  }
-  static void write(const std::string& path, const std::string& data) {
-    fs::create_directories(fs::path(path).parent_path());
-    std::ofstream(path, std::ios::binary) << data;
-  }
-  static std::string read(const std::string& path) {
-    std::ifstream in(path, std::ios::binary);
-    return {std::istreambuf_iterator<char>(in), {}};
-  }
-  /// Path to content of every file below a folder.
-  static std::map<std::string, std::string> tree(const std::string& folder) {
-    std::map<std::string, std::string> out;
-    for (const auto& entry : fs::recursive_directory_iterator(folder)) {
-      if (entry.is_regular_file()) out[entry.path().lexically_relative(folder).native()] = read(entry.path().native());
-    }
-    return out;
-  }
   /// The file of a payload object, made writable.
   std::string object_file(std::uint32_t index) const {
     char name[16];

@@ -140,10 +140,7 @@ Result<std::optional<BadObject>> VerifiedReader::check(Slot& slot, std::uint64_t
 Result<std::optional<BadObject>> VerifiedReader::take_from_both(Slot& slot, ByteSpan memory, const BadObject& bad) {
   const std::uint32_t object = segments_[slot.window.segment].object;
   std::uint64_t at = bad.offset.value_or(slot.window.begin);
-  if (bad.offset) {
-    log_warning("{} of {} is damaged in memory, and is read from the cold tier",
-                formats::payload_key(hot_->identity, object), formats::format_ref(hot_->identity));
-  }
+  note_bad_in_memory(bad);
   std::optional<BadObject> cold_bad;
   for (bool from_hot = false;; from_hot = !from_hot) {
     const ByteSpan rest = memory.subspan(at - slot.window.begin, slot.window.end - at);
@@ -152,10 +149,22 @@ Result<std::optional<BadObject>> VerifiedReader::take_from_both(Slot& slot, Byte
     SY_ASSIGN_OR_RETURN(auto found, check(slot, at, rest));
     if (!found) return found;
     const std::uint64_t next = found->offset.value_or(at);
-    if (!from_hot) cold_bad = std::move(found);
+    if (from_hot) {
+      note_bad_in_memory(*found);
+    } else {
+      cold_bad = std::move(found);
+    }
     if (next == at) return cold_bad;
     at = next;
   }
+}
+
+/// What is not there was evicted meanwhile, and what cannot be read now may be whole.
+void VerifiedReader::note_bad_in_memory(const BadObject& bad) {
+  if (bad.kind == ProblemKind::kMissingObject || !bad.read_error.ok()) return;
+  if (!bad_in_memory_.emplace(bad.object, objects_[bad.object].bytes).second) return;
+  log_warning("{} of {} is damaged in memory, and is read from the cold tier",
+              formats::payload_key(hot_->identity, bad.object), formats::format_ref(hot_->identity));
 }
 
 Result<bool> VerifiedReader::next(Piece& piece) {

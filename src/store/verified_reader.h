@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -28,6 +29,9 @@ struct BadObject {
 
 /// `read_error` where it is set; else CORRUPT, naming the object's key and what was found and wanted.
 Status to_status(const BadObject& bad, const formats::Identity& identity);
+
+/// Objects whose replica in memory is bad, by number, with their bytes. The cold one may be whole.
+using BadInMemory = std::map<std::uint32_t, std::uint64_t>;
 
 /// Two pieces of memory that a reader alternates between. One reader at a time.
 struct ReadBuffers {
@@ -59,6 +63,8 @@ class VerifiedReader {
   };
   /// False after the last piece.
   Result<bool> next(Piece& piece);
+  /// What was met so far and read from the cold tier instead.
+  const BadInMemory& bad_in_memory() const { return bad_in_memory_; }
 
  private:
   struct Window {
@@ -79,6 +85,7 @@ class VerifiedReader {
   void start_from(Slot& slot, tiers::Tier& tier, const tiers::ObjectName& name, std::uint64_t begin, ByteSpan memory);
   Result<std::optional<BadObject>> check(Slot& slot, std::uint64_t begin, ByteView bytes) const;
   Result<std::optional<BadObject>> take_from_both(Slot& slot, ByteSpan memory, const BadObject& bad);
+  void note_bad_in_memory(const BadObject& bad);
 
   tiers::Tier& tier_;
   const tiers::AttemptName attempt_;
@@ -86,6 +93,7 @@ class VerifiedReader {
   const std::vector<formats::ObjectRange> segments_;
   ReadBuffers& buffers_;
   const HotReplicas* hot_;
+  BadInMemory bad_in_memory_;
   std::size_t next_segment_ = 0;
   std::uint64_t next_begin_ = 0;
   bool inside_segment_ = false;

@@ -11,6 +11,7 @@
 
 #include "base/limits.h"
 #include "base/log.h"
+#include "base/units.h"
 #include "base/workers.h"
 #include "formats/identity.h"
 #include "hash/sha256.h"
@@ -106,8 +107,8 @@ class Verification {
   std::vector<std::string> unread_keys() const { return keys_of(unread_); }
   const Status& read_error() const { return read_error_; }
   std::size_t missing_objects() const { return missing_; }
-  /// Bad replicas in memory. No damage of the revision: the cold tier decides that.
-  const Spared& bad_in_memory() const { return bad_in_memory_; }
+  /// No damage of the revision: the cold tier decides that.
+  const BadInMemory& bad_in_memory() const { return bad_in_memory_; }
 
   /// Takes damaged bytes out of the content index, so that no later import links them.
   void stop_sharing_damage() {
@@ -129,8 +130,7 @@ class Verification {
       Problem problem = describe(manifest_, one);
       problem.tier = hot_.tier->traits().name;
       problems_.push_back(std::move(problem));
-      ++bad_in_memory_.objects;
-      bad_in_memory_.bytes += manifest_.objects[one.object].bytes;
+      if (one.read_error.ok()) bad_in_memory_.emplace(one.object, manifest_.objects[one.object].bytes);
     }
     return {};
   }
@@ -254,7 +254,7 @@ class Verification {
   std::vector<std::uint32_t> unread_;
   Status read_error_;
   std::size_t missing_ = 0;
-  Spared bad_in_memory_;
+  BadInMemory bad_in_memory_;
 };
 
 /// Everything was read but these, and nothing that was read is damaged.
@@ -275,6 +275,43 @@ bool is_gone(Context& context, const metadata::RevisionRecord& record) {
   return members.ok() && members->empty();
 }
 
+/// What the record counts in the memory that is mounted here, and a listing does not show. Who removes a replica lowers
+/// the record first: one that is the same before and after the listing counts what must be there.
+std::vector<Problem> missing_in_memory(Context& context, metadata::RevisionRecord record,
+                                       const formats::StoredManifest& manifest) {
+  constexpr int kTriesMax = 5;
+  HotReplicas hot;
+  for (int tries = 1;; ++tries) {
+    auto found = find_hot(context, record, manifest);
+    auto now = context.catalog.get_weight_revision(record.identity);
+    if (!found.ok() || !now.ok() || tries > kTriesMax) return {};
+    hot = std::move(found).value();
+    if (now->metadata_generation == record.metadata_generation) break;
+    record = std::move(now).value();
+  }
+  const bool here = !record.hot_instance.empty() && hot.instance == record.hot_instance;
+  if (!here || hot.members >= record.hot_members) return {};
+  std::vector<Problem> problems;
+  if (record.residency == metadata::Residency::kHot) {
+    for (std::uint32_t object = 0; object < manifest.objects.size(); ++object) {
+      if (hot.has(object)) continue;
+      problems.push_back(describe(manifest, {ProblemKind::kMissingObject,
+                                             object,
+                                             std::nullopt,
+                                             fmt::format("{} bytes", manifest.objects[object].bytes),
+                                             "no object",
+                                             {}}));
+    }
+  } else {
+    // Which ones they were, nobody knows.
+    Problem& problem = problems.emplace_back();
+    problem.expected = counted(record.hot_members, "object");
+    problem.actual = counted(hot.members, "object");
+  }
+  for (Problem& problem : problems) problem.tier = hot.tier->traits().name;
+  return problems;
+}
+
 Problem manifest_problem(const metadata::RevisionRecord& record, const Status& status) {
   Problem problem;
   problem.kind = ProblemKind::kManifest;
@@ -290,12 +327,14 @@ Result<VerifyReport> run_verify(Context& context, const Selector& selector, Obse
                                 const CancelFlag& cancel) {
   VerifyReport report;
   SY_ASSIGN_OR_RETURN(report.record, resolve(context.catalog, selector, Purpose::kReadDegraded));
+  report.recorded_instance = report.record.hot_instance;
+  report.hot_instance = mounted_instance(context);
   StopSignal stop(cancel);
   SY_ASSIGN_OR_RETURN(const auto lease, LeaseGuard::acquire(context, report.record, {.allow_degraded = true}, stop));
 
   std::vector<std::string> damaged;
   bool all_missing = false;
-  Spared bad_in_memory;
+  BadInMemory bad_in_memory;
   const auto manifest = load_manifest(context.cold, report.record);
   if (manifest.ok()) {
     const auto hot = find_hot(context, report.record, *manifest);
@@ -307,6 +346,9 @@ Result<VerifyReport> run_verify(Context& context, const Selector& selector, Obse
     report.hot_objects = in_memory.members;
     report.hot_bytes = in_memory.bytes;
     report.problems = verification.problems();
+    for (Problem& problem : missing_in_memory(context, report.record, *manifest)) {
+      report.problems.push_back(std::move(problem));
+    }
     report.checked_files = manifest->files.size();
     report.checked_objects = manifest->objects.size() + 1;
     report.checked_bytes = manifest->logical_bytes();
@@ -340,6 +382,7 @@ Result<VerifyReport> run_verify(Context& context, const Selector& selector, Obse
   findings.damaged = std::move(damaged);
   findings.complete = true;
   findings.none_is_there = all_missing;
+  findings.bad_in_memory = std::move(bad_in_memory);
   auto recorded = record_findings(context, report.record, findings, stop);
   if (recorded.code() == Code::kNoSpace || recorded.code() == Code::kBusy) {
     log_warning("what was found could not be recorded: {}", recorded.status().message());
@@ -347,7 +390,6 @@ Result<VerifyReport> run_verify(Context& context, const Selector& selector, Obse
   }
   SY_ASSIGN_OR_RETURN(report.record, std::move(recorded));
   report.recorded = true;
-  begin_repair(context, bad_in_memory, report.record);
   return report;
 }
 

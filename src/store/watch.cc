@@ -26,7 +26,8 @@ Result<catalog::StoreChanges> watch_store(Context& context, std::uint64_t after,
                                           const CancelFlag& cancel) {
   if (cancel.load()) return cancelled("the watch");
   auto batch = context.catalog.watch_store(after, deadline_mono_ms, &cancel);
-  const bool empty = batch.ok() && batch->changes.empty() && batch->leases_ended.empty() && !batch->resnapshot;
+  const bool empty = batch.ok() && batch->changes.empty() && batch->leases_ended.empty() &&
+                     batch->leases_taken.empty() && !batch->resnapshot;
   return unless_cancelled(std::move(batch), empty, cancel);
 }
 

@@ -310,23 +310,20 @@ class FaultInjectingTier final : public Tier {
     SY_RETURN_IF_ERROR(faults_.before("usage", false));
     return inner_->usage(each);
   }
-  Result<std::uint64_t> available_bytes() override {
-    SY_RETURN_IF_ERROR(faults_.before("available_bytes", false));
-    return inner_->available_bytes();
+  Result<Room> room() override {
+    SY_RETURN_IF_ERROR(faults_.before("room", false));
+    return inner_->room();
   }
   Result<std::unique_ptr<Reservation>> reserve(const std::string& operation, std::uint64_t bytes) override {
     SY_RETURN_IF_ERROR(faults_.before("reserve", true));
     return inner_->reserve(operation, bytes);
   }
   std::uint64_t charged_bytes(std::uint64_t bytes) const override { return inner_->charged_bytes(bytes); }
-  Status check_fits(std::uint64_t bytes) override {
-    SY_RETURN_IF_ERROR(faults_.before("check_fits", false));
-    return inner_->check_fits(bytes);
-  }
   Result<std::unique_ptr<GroupLock>> try_lock_group(const std::string& group, bool exclusive) override {
     SY_RETURN_IF_ERROR(faults_.before("try_lock_group", false));
     return inner_->try_lock_group(group, exclusive);
   }
+  std::vector<std::string> lock_holders(const std::string& group) override { return inner_->lock_holders(group); }
   std::vector<std::string> facts() override { return inner_->facts(); }
 
  private:

@@ -1,6 +1,8 @@
 // Opening the backends; their own headers stay inside their folders.
 #pragma once
 
+#include <sys/statvfs.h>
+
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -47,23 +49,30 @@ struct MemoryOptions {
 };
 
 /// The hot tier: the store's instance `<path>/steelyard-<store id>` (docs/formats/memory-tier.md). Of several processes
-/// that make one at once all get the same. INVALID_ARGUMENT where the path is no tmpfs, UNAUTHORIZED for an instance of
-/// a user who is not trusted, CORRUPT for another store's, UNAVAILABLE for a newer layout. Space is looked at by
-/// reserve() and puts, not here.
+/// that make one at once all get the same. INVALID_ARGUMENT for a path that is no absolute one of a folder on a tmpfs,
+/// UNAUTHORIZED where this user may not use it, and for an instance of a user who is not trusted, CORRUPT for another
+/// store's, UNAVAILABLE for a newer layout. Space is looked at by reserve() and puts, not here.
 Result<std::unique_ptr<Tier>> open_memory(Runtime& runtime, const MemoryOptions& options);
 
-/// The place of a hot tier, whether it has an instance or not.
+constexpr std::uint64_t kMemoryPageBytes = 4096;  ///< what is charged in a memory is whole pages
+
+/// The place of a hot tier, whether it has an instance or not, and all that limits it.
 struct MemoryPlace {
   std::uint64_t filesystem_bytes = 0;
   std::uint64_t free_bytes = 0;
   std::uint64_t capacity_bytes = 0;         ///< hot.capacity, no more than the filesystem
+  bool capacity_is_set = false;             ///< else it is half of the filesystem
   std::vector<MemoryLimit> limits;          ///< that hold here
   std::uint64_t process_reserve_bytes = 0;  ///< of each of them, left to the process
   std::vector<std::string> others;          ///< instances of other stores there, by folder name
-  /// What a new instance could take.
-  std::uint64_t available_bytes() const;
+  std::vector<std::string> boots;           ///< that have an instance of this store there; more than one is odd
+  /// Which of the limits leaves the least to an instance that has `used_bytes`, where others have claimed so many more:
+  /// the only place that decides it. In whole pages.
+  Room room(std::uint64_t used_bytes, std::uint64_t claimed_bytes) const;
 };
-/// INVALID_ARGUMENT where hot.path is no tmpfs.
+MemoryPlace place_of(const struct statvfs& filesystem, std::optional<std::uint64_t> capacity,
+                     std::vector<MemoryLimit> limits, std::uint64_t process_reserve_bytes);
+/// INVALID_ARGUMENT and UNAUTHORIZED as of open_memory().
 Result<MemoryPlace> look_at_memory_place(const MemoryOptions& options);
 
 /// Whose replicas a recorded instance's are, for a process in the boot `boot_id` (Runtime::epoch) that has `mounted`

@@ -8,7 +8,6 @@
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
-#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,6 +17,7 @@
 #include "base/unique_fd.h"
 #include "hash/sha256.h"
 #include "hash/xxh3.h"
+#include "tiers/bench_support.h"
 #include "tiers/fill.h"
 #include "tiers/open.h"
 
@@ -28,29 +28,6 @@ using limits::kMiB;
 
 constexpr std::uint64_t kObjectBytes = 64 * kMiB;
 constexpr std::uint64_t kWriteBytes = 4 * kMiB;
-
-void require(const Status& status) {
-  if (status.ok()) return;
-  std::fprintf(stderr, "%s\n", status.to_string().c_str());
-  std::exit(1);
-}
-
-template <typename T>
-T require(Result<T> result) {
-  require(result.status());
-  return std::move(result).value();
-}
-
-double seconds_of(const std::function<void()>& work) {
-  const auto begin = real_runtime().mono_ns();
-  work();
-  return static_cast<double>(real_runtime().mono_ns() - begin) / 1e9;
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
 
 /// The bytes that a memory tier cannot do without writing: the floor of what memory costs.
 void fill_tmpfs(const std::string& folder, ByteView data, std::uint32_t objects) {
@@ -95,9 +72,6 @@ int bench(const std::string& cold_path, const std::string& hot_path, std::uint64
   require(cold->flush(in_cold));
   const std::string dd_file = cold_path + "/dd";
   const std::string mib = std::to_string(bytes / kMiB / 16);
-  const auto run = [](const std::string& command) {
-    if (std::system(command.c_str()) != 0) std::exit(1);
-  };
   run("dd if=/dev/zero of=" + dd_file + " bs=16M count=" + mib + " oflag=direct conv=fsync 2>/dev/null");
 
   const auto rehydrate = [&](unsigned workers) {

@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/checked.h"
+#include "base/units.h"
 
 namespace steelyard::tiers {
 namespace {
@@ -49,11 +50,21 @@ Result<std::unique_ptr<Reservation>> Tier::reserve(const std::string& /*operatio
   return Status(Code::kInvalidArgument, "the " + traits().name + " tier takes no reservations");
 }
 
+Status Room::check(std::uint64_t wanted_bytes) const {
+  if (wanted_bytes <= bytes) return {};
+  return {Code::kNoSpace,
+          where + " cannot take " + format_size(wanted_bytes) + ", " + format_size(bytes) + " are available: " + limit,
+          hint.empty() ? "" : "evict what is not needed, or " + hint};
+}
+
+Result<std::uint64_t> Tier::available_bytes() {
+  SY_ASSIGN_OR_RETURN(const Room now, room());
+  return now.bytes;
+}
+
 Status Tier::check_fits(std::uint64_t bytes) {
-  SY_ASSIGN_OR_RETURN(const std::uint64_t available, available_bytes());
-  if (bytes <= available) return {};
-  return {Code::kNoSpace, "the " + traits().name + " tier cannot take " + std::to_string(bytes) + " bytes, " +
-                              std::to_string(available) + " are available"};
+  SY_ASSIGN_OR_RETURN(const Room now, room());
+  return now.check(bytes);
 }
 
 Result<std::unique_ptr<GroupLock>> Tier::try_lock_group(const std::string& /*group*/, bool /*exclusive*/) {
@@ -67,7 +78,7 @@ Result<AddressRange> AddressRange::reserve(std::uint64_t bytes) {
   void* data = MAP_FAILED;
   if (rounded) data = ::mmap(nullptr, *rounded, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (data == MAP_FAILED) {
-    return Status(Code::kUnavailable, "no address space for " + std::to_string(bytes) + " bytes of mapped objects",
+    return Status(Code::kUnavailable, "no address space for " + format_size(bytes) + " of mapped objects",
                   "raise the limit of this process's address space (ulimit -v)");
   }
   range.data_ = static_cast<std::byte*>(data);
@@ -100,7 +111,7 @@ Result<AlignedBuffer> AlignedBuffer::allocate(std::size_t bytes) {
   const bool huge = rounded && *rounded >= 2 * kHugePage && *rounded % kHugePage == 0;
   if (rounded) buffer.data_ = static_cast<std::byte*>(std::aligned_alloc(huge ? kHugePage : kAlignment, *rounded));
   if (buffer.data_ == nullptr) {
-    return Status(Code::kUnavailable, "no memory for an I/O buffer of " + std::to_string(bytes) + " bytes",
+    return Status(Code::kUnavailable, "no memory for an I/O buffer of " + format_size(bytes),
                   "lower --io-memory or --jobs, or raise the memory limit of this process");
   }
   if (huge) madvise(buffer.data_, *rounded, MADV_HUGEPAGE);

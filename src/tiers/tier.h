@@ -108,6 +108,16 @@ struct TierUsage {
   std::uint64_t private_copies = 0;  ///< objects that could not be shared (EMLINK, EPERM, ENOTSUP, EXDEV)
 };
 
+/// How much may be put now, and what is in the way of more.
+struct Room {
+  std::uint64_t bytes = 0;
+  std::string where{};  ///< "the hot tier /dev/shm/..."
+  std::string limit{};  ///< the one limit that leaves the least, with its figures; for messages
+  std::string hint{};   ///< what moves that limit
+  /// NO_SPACE for so many bytes, or OK where they fit.
+  Status check(std::uint64_t wanted_bytes) const;
+};
+
 /// What lies in the group folder beside objects.
 struct GroupListing {
   bool deleting = false;
@@ -310,22 +320,27 @@ class Tier {
 
   /// `each`, if given, sees every payload object on the way, those of a group one after the other.
   virtual Result<TierUsage> usage(const std::function<void(const ObjectStat&)>& each = {}) = 0;
-  /// Bytes that may be put: in a directory before `cold.reserve_free` is touched, in memory before `hot.capacity`, the
-  /// filesystem, a memory limit or the machine's memory is used up, less what others have reserved.
-  virtual Result<std::uint64_t> available_bytes() = 0;
+  /// What may be put: in a directory before `cold.reserve_free` is touched, in memory before `hot.capacity`, the
+  /// filesystem, a memory limit or the machine's memory is used up, less what others have reserved. A look: takes
+  /// nothing, and promises nothing.
+  virtual Result<Room> room() = 0;
+  Result<std::uint64_t> available_bytes();
   /// Sets `bytes` aside for puts under the operation, in every process's count at once; puts without it are counted one
   /// by one. NO_SPACE, changing nothing, with what was wanted and is there, and the setting in the way: `hot.capacity`,
   /// the container's --shm-size, the memory limit of the cgroup. INVALID_ARGUMENT unless Traits::per_operation, and for
   /// an operation that has a reservation in this process.
   virtual Result<std::unique_ptr<Reservation>> reserve(const std::string& operation, std::uint64_t bytes);
-  /// The NO_SPACE of a reserve() of so many bytes, were it made now. A look: takes nothing, and promises nothing.
-  virtual Status check_fits(std::uint64_t bytes);
-  /// What an object of so many bytes takes of available_bytes().
+  /// The NO_SPACE of a reserve() of so many bytes, were it made now.
+  Status check_fits(std::uint64_t bytes);
+  /// What an object of so many bytes takes of room().
   virtual std::uint64_t charged_bytes(std::uint64_t bytes) const { return bytes; }
   /// The lock of a group's replicas among the processes that use the instance: exclusive for who removes some, shared
   /// for who counts them. Never waits: null while another holds it in the way. INVALID_ARGUMENT unless
   /// Traits::per_operation. UNAVAILABLE where it cannot be had.
   virtual Result<std::unique_ptr<GroupLock>> try_lock_group(const std::string& group, bool exclusive);
+  /// Who holds that lock now, a phrase each ("process 12, which is stopped"), as far as this process can see; for
+  /// messages alone.
+  virtual std::vector<std::string> lock_holders(const std::string& /*group*/) { return {}; }
   /// What this tier had to do without here (io_uring, direct I/O, shared copies), a sentence each; for `doctor`. Grows
   /// as the tier finds out.
   virtual std::vector<std::string> facts() { return {}; }

@@ -9,11 +9,11 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <functional>
 #include <string>
 #include <vector>
 
 #include "base/runtime.h"
+#include "tiers/bench_support.h"
 #include "tiers/directory/io_queue.h"
 #include "tiers/open.h"
 
@@ -23,36 +23,6 @@ namespace {
 constexpr std::uint64_t kMiB = 1024 * 1024;
 constexpr std::uint64_t kObjectBytes = 64 * kMiB;
 constexpr std::uint64_t kReadBytes = 16 * kMiB;
-
-void require(const Status& status) {
-  if (status.ok()) return;
-  std::fprintf(stderr, "%s\n", status.to_string().c_str());
-  std::exit(1);
-}
-
-template <typename T>
-T require(Result<T> result) {
-  require(result.status());
-  return std::move(result).value();
-}
-
-double seconds_of(const std::function<void()>& work) {
-  const auto begin = real_runtime().mono_ns();
-  work();
-  return static_cast<double>(real_runtime().mono_ns() - begin) / 1e9;
-}
-
-void run(const std::string& command) {
-  if (std::system(command.c_str()) != 0) {
-    std::fprintf(stderr, "failed: %s\n", command.c_str());
-    std::exit(1);
-  }
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
 
 struct Sample {
   std::vector<double> seconds;

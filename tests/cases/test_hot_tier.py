@@ -62,10 +62,24 @@ def test_what_lies_in_memory_is_shown(hot, source):
     revision = document["revision"]
     assert document["replicas"]["hot"] == {"objects": revision["payload_count"], "bytes": revision["logical_bytes"]}
     assert "\nhot " in hot("inspect", "m").stdout
+    hot("evict", "m", "--ratio", "0.5")
+    hot("policy", "set", "m", "--prefer", "mixed", "--ratio", "0.5")
+    (listed,) = [line for line in hot("list").lines if line.startswith("m@main#1")]
+    assert "MIXED" in listed and " % " in listed and "manual, mixed (0.5 hot)" in listed
+    text = hot("inspect", "m").stdout
+    assert "READY, MIXED " in text and " %\n" in text and "manual, mixed (0.5 hot)" in text
+    ratio = hot.json("inspect", "m")["memory"]["hot_ratio"]
+    assert 0 < ratio < 1
+    hot("rehydrate", "m")
+    hot("policy", "set", "m", "--prefer", "cold")
+    assert "POLICY" not in hot("list").stdout and "\npolicy" not in hot("inspect", "m").stdout
     tier = hot.json("usage")["tiers"]["hot"]
     assert tier["capacity_bytes"] == 256 * MIB and tier["claimed_bytes"] == 0
     assert 0 < tier["bytes"] <= revision["logical_bytes"] and tier["free_bytes"] <= tier["capacity_bytes"] - tier["bytes"]
     assert hot.json("list")["revisions"][0]["residency"] == "HOT"
+    mounted = document["memory"]["instance"]
+    assert document["memory"] == {"instance": mounted, "recorded_instance": mounted, "recorded_objects": revision["payload_count"], "recorded_is_mounted": True, "hot_ratio": None}
+    assert len(mounted) == 32 and f"memory instance {mounted}" in hot("inspect", "m").stdout
     doctor = hot("doctor").stdout
     assert "hot tier" in doctor and "capacity 256MiB" in doctor and "gone with the next boot" in doctor
 
@@ -77,6 +91,9 @@ def test_memory_that_is_not_mounted_here(hot, source, tmp_path, memory):
     document = other.json("inspect", "m")
     assert document["revision"]["residency"] == "HOT" and document["replicas"]["hot"] == {"objects": 0, "bytes": 0}
     assert "not mounted here" in other("inspect", "m").stdout
+    assert document["memory"]["instance"] is None and not document["memory"]["recorded_is_mounted"]
+    verified = other("verify", "m")
+    assert verified.last == "ok" and f"memory instance {document['memory']['recorded_instance']} is not mounted here" in verified.stdout
     checks = [check for check in other.json("doctor")["checks"] if check["name"] == "hot tier"]
     assert any(check["state"] == "warning" and "m@main#1" in check["found"] for check in checks)
     other("materialize", "m", tmp_path / "out")
@@ -93,6 +110,30 @@ def test_a_place_that_is_no_memory(steelyard, source, tmp_path):
     here("import", source, "m")
     checks = [check for check in here.json("doctor")["checks"] if check["name"] == "hot tier"]
     assert [check["state"] for check in checks] == ["warning"] and "no tmpfs" in checks[0]["found"]
+
+
+@pytest.mark.parametrize(
+    ("place", "found"), [("absent", "does not exist"), ("file", "is no folder"), ("shm", "is relative"), ("disk", "is no tmpfs")]
+)
+def test_a_place_that_is_none_is_a_setting_that_is_wrong(steelyard, source, tmp_path, place, found):
+    (tmp_path / "file").write_text("no folder")
+    (tmp_path / "disk").mkdir()
+    if place == "disk" and in_memory(tmp_path):
+        pytest.skip("this test's folder is in memory")
+    path = place if place == "shm" else str(tmp_path / place)
+    steelyard("import", source, "m")
+    here = steelyard.at(steelyard.store, STEELYARD_HOT_PATH=path)
+    for command in (("rehydrate", "m"), ("import", source, "n", "--residency", "hot")):
+        error = here.error(*command, code=2)
+        assert f"hot.path {path} {found}" in error["message"] and "--hot-path" in error["hint"]
+    here("verify", "m")
+
+
+def test_a_place_that_may_not_be_written(steelyard, source, memory):
+    steelyard("import", source, "m")
+    here = steelyard.at(steelyard.store, STEELYARD_HOT_PATH=str(memory))
+    error = here.error("rehydrate", "m", code=9, env={"STEELYARD_FAULT": "EACCES@tier.mkdir"})
+    assert f"hot.path {memory} may not be written" in error["message"] and "--hot-path" in error["hint"]
 
 
 def in_memory(folder: Path) -> bool:
@@ -162,6 +203,63 @@ def test_memory_that_is_taken_while_it_is_copied(hot, source):
     assert "steelyard rehydrate m@main#1" in error["hint"]
     assert hot.json("inspect", "m")["revision"]["residency"] == "COLD"
     hot("rehydrate", "m")
+
+
+@pytest.fixture
+def three(steelyard, memory, tmp_path):
+    """Three revisions of 4 MiB, and memory for two of them."""
+    here = steelyard.at(steelyard.store, STEELYARD_HOT_PATH=str(memory), STEELYARD_HOT_CAPACITY="10MiB")
+    for name in "abc":
+        here("import", harness.small_checkpoint(tmp_path / name, seed=name), name)
+    return here
+
+
+def test_a_refusal_says_what_could_go(three):
+    three("rehydrate", "a")
+    three("rehydrate", "b")
+    error = three.error("rehydrate", "c", code=8)
+    assert "hot.capacity is 10" in error["message"]
+    assert "evicting 1 idle revision would free" in error["message"] and "(a@main#1)" in error["message"]
+    assert "`steelyard rehydrate c@main#1 --make-room`" in error["hint"] and "raise hot.capacity" in error["hint"]
+    leases = [three("-q", "lease", "acquire", name, "--holder", "server", "--ttl", "1h").last for name in "ab"]
+    for room in ((), ("--make-room",)):
+        error = three.error("rehydrate", "c", *room, code=6)
+        assert "2 leases of server on a@main#1, b@main#1, the nearest expiry in" in error["message"]
+        assert "steelyard lease list a@main#1" in error["hint"]
+    three("lease", "release", leases[1])
+    assert three.json("rehydrate", "c", "--make-room")["evicted"] == ["b@main#1"]
+
+
+def test_an_acquire_says_what_went_for_it(three):
+    for name in "abc":
+        three("policy", "set", name, "--prefer", "hot", "--mode", "auto")
+    now = ("--holder", "server", "--ttl", "1h", "--policy-cooldown", "0s")
+    assert three.json("lease", "acquire", "a", *now)["evicted"] == []
+    for lease in three.json("lease", "list")["leases"]:
+        three("lease", "release", lease["lease_id"])
+    three("rehydrate", "b")
+    document = three.json("lease", "acquire", "c", *now)
+    assert document["evicted"] == ["a@main#1"] and document["lease"]["ref"] == "c@main#1"
+    assert three.json("inspect", "c")["revision"]["residency"] == "HOT"
+    # b is read too, so there is no room for a.
+    three("lease", "acquire", "b", *now)
+    run = three("lease", "acquire", "a", *now)
+    assert "warning: a@main#1 stays where it is" in run.stderr and "hot.high_watermark" in run.stderr
+
+
+def test_a_reader_that_is_gone_is_named(hot, tmp_path):
+    source = support.large_checkpoint(tmp_path / "source", 4)
+    hot("import", source, "m")
+    hot("rehydrate", "m")
+    # Its output is larger than a pipe, so it stays in the middle.
+    with hot.start("cat", "m", "part-0.safetensors") as reader:
+        reader.stdout.read(1)
+        reader.kill()
+    lease = hot.json("lease", "list", "m")["leases"][0]["lease_id"]
+    error = hot.error("evict", "m", code=6)
+    assert "is gone" in error["hint"] and f"steelyard lease release {lease}" in error["hint"]
+    hot("lease", "release", lease)
+    hot("evict", "m")
 
 
 # --- who reads what ---
@@ -266,6 +364,95 @@ def test_bad_bytes_in_memory_are_brought_again(hot, source, memory):
     hot("reconcile")
     assert hot("verify", "m").last == "ok" and state(hot, "m") == ("READY", "NONE")
     assert hot.json("inspect", "m")["revision"]["residency"] == "HOT"
+
+
+def bad_in_memory(memory: Path) -> Path:
+    replica = [path for path in replicas_in(memory) if path.stat().st_size == MIB][0]
+    flip(replica)
+    return replica
+
+
+@pytest.mark.parametrize("verb", ["cat", "materialize"])
+@pytest.mark.parametrize("then", ["repair", "reconcile"])
+def test_a_read_that_meets_bad_memory_has_it_mended(hot, source, memory, tmp_path, verb, then):
+    """The bytes come from the cold tier, everybody sees what was found, and it is made anew."""
+    hot(*harness.import_args(source, "m"), "--residency", "hot")
+    whole = {path.name: path.read_bytes() for path in replicas_in(memory)}
+    bad = bad_in_memory(memory)
+    if verb == "materialize":
+        read = hot("materialize", "m", tmp_path / "out")
+        assert tree_digests(tmp_path / "out") == tree_digests(source)
+    else:
+        paths = [one["path"] for one in hot.json("inspect", "m")["manifest"]["files"] if one["objects"]]
+        for path in paths:
+            read = hot("cat", "m", path)
+            assert read.stdout_bytes == (source / path).read_bytes()
+            if "damaged in memory" in read.stderr:
+                break
+    assert "damaged in memory" in read.stderr and bad.name in read.stderr
+    assert state(hot, "m") == ("READY", "REPAIRING")
+    document = hot.json("inspect", "m")
+    assert document["revision"]["residency"] == "MIXED" and document["memory"]["recorded_objects"] == len(whole) - 1
+    text = hot("inspect", "m").stdout
+    assert "MIXED" in text and "REPAIRING 0 %" in text and "`steelyard repair m@main#1` or a reconcile goes on with it" in text
+    assert "REPAIRING of m@main#1" in hot("doctor").stdout
+    hot(then, "m")
+    assert state(hot, "m") == ("READY", "NONE")
+    assert hot.json("inspect", "m")["revision"]["residency"] == "HOT"
+    assert {path.name: path.read_bytes() for path in replicas_in(memory)} == whole
+    assert hot("verify", "m").last == "ok"
+
+
+def test_all_that_is_in_memory_is_bad(hot, tmp_path, memory):
+    """Then nothing counts as hot, and its good blocks serve what the cold tier lacks all the same."""
+    source = support.large_checkpoint(tmp_path / "source", 8, shards=1)
+    hot("import", source, "m", "--chunk-size", "16MiB", "--residency", "hot")
+    for path in replicas_in(memory):
+        flip(path, 10)
+    hot("materialize", "m", tmp_path / "out")
+    assert state(hot, "m") == ("READY", "REPAIRING") and hot.json("inspect", "m")["revision"]["residency"] == "COLD"
+    flip(max(objects_of(hot, "m"), key=lambda path: path.stat().st_size), 2 * MIB + 1)
+    hot("materialize", "m", tmp_path / "again")
+    assert tree_digests(tmp_path / "again") == tree_digests(source)
+    hot("reconcile")
+    assert hot("verify", "m").last == "ok" and hot.json("inspect", "m")["revision"]["residency"] == "HOT"
+
+
+def test_a_replica_that_is_gone_is_a_problem_of_memory(hot, source, memory):
+    hot(*harness.import_args(source, "m"), "--residency", "hot")
+    gone = [path for path in replicas_in(memory) if path.stat().st_size == MIB][0]
+    gone.unlink()
+    assert "less in memory than is recorded: m@main#1" in hot("doctor").stdout
+    assert "reconcile" in hot("inspect", "m").stdout
+    found = hot.run("--json", "verify", "m")
+    assert found.code == 5
+    (problem,) = found.json()["problems"]
+    assert (problem["kind"], problem["tier"]) == ("missing_object", "hot") and problem["object"].endswith(gone.name)
+    assert "not whole in memory" in found.error()["message"] and "steelyard rehydrate m@main#1" in found.error()["hint"]
+    assert state(hot, "m") == ("READY", "NONE") and hot.json("inspect", "m")["revision"]["residency"] == "MIXED"
+    assert hot("verify", "m").last == "ok", "what is recorded is there"
+    hot("rehydrate", "m")
+    assert hot("verify", "m").last == "ok" and hot.json("inspect", "m")["revision"]["residency"] == "HOT"
+
+
+def test_a_replica_that_is_gone_of_a_part(hot, source, memory):
+    """Of a part nobody knows which ones they were."""
+    hot(*harness.import_args(source, "m"))
+    hot("rehydrate", "m", "--ratio", "0.5")
+    replicas_in(memory)[0].unlink()
+    result = hot("verify", "m", code=5)
+    assert "missing_object: in the hot tier; wanted" in result.stdout
+    assert hot("verify", "m").last == "ok"
+
+
+@pytest.mark.parametrize("verb", ["cat", "materialize"])
+def test_a_read_that_misses_a_replica_records_it(hot, source, memory, tmp_path, verb):
+    hot(*harness.import_args(source, "m"), "--residency", "hot")
+    replicas_in(memory)[0].unlink()
+    read = hot("cat", "m", "config.json") if verb == "cat" else hot("materialize", "m", tmp_path / "out")
+    assert "steelyard rehydrate m@main#1" in read.stderr
+    assert hot.json("inspect", "m")["revision"]["residency"] == "MIXED"
+    assert hot("cat", "m", "config.json").stderr == "", "it is said once"
 
 
 def test_a_rehydration_whose_memory_went_away(hot, source, memory):

@@ -175,6 +175,9 @@ def test_no_wait_show_and_cancel(steelyard, source, model):
     assert document["revision"]["operation"] == "REPAIRING"
     assert document["revision"]["operation_id"] == operation["operation_id"]
     assert "none" in steelyard("operation", "show", operation["operation_id"]).last
+    assert steelyard.json("operation", "show", operation["operation_id"])["runner"] is None
+    (row,) = [line for line in steelyard("list").lines if line.startswith(model)]
+    assert "REPAIRING 0 %" in row
     assert steelyard.json("inspect", model)["operation"]["operation_id"] == operation["operation_id"]
     assert steelyard.json("repair", model, "--no-wait")["operation"]["operation_id"] == operation["operation_id"]
 
@@ -225,6 +228,11 @@ def test_a_runner_that_is_gone_is_taken_over(steelyard, source, model, tmp_path)
     assert killed.code == -signal.SIGKILL
     operation = steelyard.json("inspect", model)["operation"]
     assert operation["state"] == "RUNNING"
+    shown = steelyard("operation", "show", operation["operation_id"]).stdout
+    assert f"is gone; `steelyard repair {model} --source {source}` goes on with it" in shown and "(pid " in shown
+    assert "is gone" in steelyard("inspect", model).stdout
+    runner = steelyard.json("operation", "show", operation["operation_id"])["runner"]
+    assert runner["gone"] is True and "(pid " in runner["holder"]
     done = steelyard.json("repair", model, "--source", source)["operation"]
     assert (done["operation_id"], done["state"]) == (operation["operation_id"], "DONE")
     harness.assert_whole(steelyard, source, tmp_path, model)

@@ -200,6 +200,8 @@ def test_a_timeout(steelyard, checkpoint):
     steelyard("import", checkpoint, "m")
     error = steelyard("--json", "watch", "m#1", "--until", "DELETED", "--timeout", "50ms", code=10).error()
     assert error["code"] == "UNAVAILABLE" and "m@main#1 is READY" in error["message"] and "DELETED" in error["message"]
+    error = steelyard("--json", "watch", "m#1", "--until", "HOT", "--timeout", "0s", code=10).error()
+    assert "did not become HOT: m@main#1 is READY, COLD" in error["message"]
     shown = steelyard("watch", "m#1", "--timeout", "0s", code=10)
     assert shown.lines[0].endswith("READY  COLD") and "are over" in shown.stderr
     assert "it is not there" in steelyard("watch", "n#1", "--timeout", "0s", code=10).stderr

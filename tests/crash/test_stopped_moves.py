@@ -102,7 +102,8 @@ def test_an_eviction_in_the_middle_of_its_removals(hot, source, tmp_path, point,
         operation = hot.json("inspect", "m")["operation"]["operation_id"]
         hot("operation", "cancel", operation)
         # What it was permitted it may still do: nobody counts its replicas before it has come to an end.
-        assert "does not come to an end" in hot.error("rehydrate", "m", code=6)["message"]
+        message = hot.error("rehydrate", "m", code=6)["message"]
+        assert f"(process {stopped.pid}, which is stopped)" in message and "does not come to an end" in message
         generation = revision(hot)["metadata_generation"]
         hot("reconcile", code=(0, 6, 10))
         after = revision(hot)

@@ -116,7 +116,6 @@ class ProcessTier final : public tiers::Tier {
     return inner_->try_lock_group(group, exclusive);
   }
   std::uint64_t charged_bytes(std::uint64_t bytes) const override { return inner_->charged_bytes(bytes); }
-  Status check_fits(std::uint64_t bytes) override { return process_.alive() ? inner_->check_fits(bytes) : dead(); }
   Result<bool> link(const tiers::ObjectName& name, const Digest& sha256, std::uint64_t bytes) override {
     if (!process_.alive()) return dead();
     return inner_->link(name, sha256, bytes);
@@ -271,9 +270,9 @@ class ProcessTier final : public tiers::Tier {
     if (!process_.alive()) return dead();
     return inner_->usage(each);
   }
-  Result<std::uint64_t> available_bytes() override {
+  Result<tiers::Room> room() override {
     if (!process_.alive()) return dead();
-    return inner_->available_bytes();
+    return inner_->room();
   }
 
  private:

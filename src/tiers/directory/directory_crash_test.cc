@@ -1,19 +1,16 @@
 // A process that ends at any step of the protocol leaves nothing half visible, and the next one goes on.
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <filesystem>
 
 #include "hash/sha256.h"
 #include "tiers/directory/layout.h"
-#include "tiers/directory/test_folder.h"
+#include "tiers/directory/test_crash.h"
 #include "tiers/open.h"
 
 namespace steelyard::tiers {
 namespace {
 
-constexpr int kEndedAtPoint = 42;
 const AttemptName kFirst{std::string(64, 'a'), 1};
 const AttemptName kSecond{std::string(64, 'a'), 2};
 
@@ -48,21 +45,11 @@ TEST_P(DirectoryCrash, LeavesWholeObjectsAndTemporariesOnly) {
       auto put = (*tier)->start_put({kSecond, ObjectKind::kPayload, 7}, shared, hash::sha256(shared));
       ASSERT_TRUE((*put)->finish().ok());
     }
-    const pid_t child = ::fork();
-    if (child == 0) {
-      FaultRuntime runtime;
-      int passes = 0;
-      runtime.on(GetParam(), [&] {
-        if (++passes == pass) ::_exit(kEndedAtPoint);
-      });
-      auto tier = open_directory(runtime, test_options(path));
-      ::_exit(tier.ok() && put_all(**tier, kFirst).ok() ? 0 : 1);
-    }
-    int status = 0;
-    ASSERT_EQ(::waitpid(child, &status, 0), child);
-    ASSERT_TRUE(WIFEXITED(status));
-    ASSERT_TRUE(WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == kEndedAtPoint) << WEXITSTATUS(status);
-    if (WEXITSTATUS(status) == kEndedAtPoint) ++crashes;
+    const bool ended = ends_at(GetParam(), pass, [&](Runtime& runtime) -> Status {
+      SY_ASSIGN_OR_RETURN(const auto tier, open_directory(runtime, test_options(path)));
+      return put_all(*tier, kFirst);
+    });
+    if (ended) ++crashes;
 
     auto tier = open_directory(real_runtime(), test_options(path));
     ASSERT_TRUE(tier.ok()) << tier.status().to_string();
@@ -90,7 +77,7 @@ TEST_P(DirectoryCrash, LeavesWholeObjectsAndTemporariesOnly) {
     EXPECT_TRUE(put_all(**tier, kSecond).ok());
     EXPECT_TRUE((*tier)->remove_temporaries(kFirst, 0).ok());
     EXPECT_TRUE(std::filesystem::is_empty(path + "/" + directory::attempt_path(kFirst) + "/tmp"));
-    if (WEXITSTATUS(status) == 0) break;
+    if (!ended) break;
   }
   EXPECT_GT(crashes, 0) << "the point " << GetParam() << " is passed at least once";
 }

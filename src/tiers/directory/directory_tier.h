@@ -46,7 +46,7 @@ class DirectoryTier : public Tier {
   Result<std::vector<std::string>> list_groups() override;
   Result<std::vector<ContentEntry>> list_content(std::uint8_t first_byte) override;
   Result<TierUsage> usage(const std::function<void(const ObjectStat&)>& each) override;
-  Result<std::uint64_t> available_bytes() override;
+  Result<Room> room() override;
   std::vector<std::string> facts() override;
   // removal.cc
   Status remove(const ObjectName& name) override;

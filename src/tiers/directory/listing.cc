@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 
+#include "base/units.h"
 #include "tiers/directory/directory_tier.h"
 
 namespace steelyard::tiers::directory {
@@ -155,7 +156,7 @@ Result<TierUsage> DirectoryTier::usage(const std::function<void(const ObjectStat
   return usage;
 }
 
-Result<std::uint64_t> DirectoryTier::available_bytes() {
+Result<Room> DirectoryTier::room() {
   struct statvfs filesystem {};
   const int result = folder_.filesystem(&filesystem);
   if (result < 0) return folder_.read_failure(-result, "statvfs", ".");
@@ -163,7 +164,12 @@ Result<std::uint64_t> DirectoryTier::available_bytes() {
   const std::uint64_t free_bytes = std::uint64_t{filesystem.f_bavail} * filesystem.f_frsize;
   const std::uint64_t reserve =
       reserve_free_bytes_.value_or(std::min(capacity / 2, std::max(capacity / 20, kReserveDefaultBytes)));
-  return free_bytes > reserve ? free_bytes - reserve : 0;
+  Room room;
+  room.bytes = free_bytes > reserve ? free_bytes - reserve : 0;
+  room.where = "the " + traits().name + " tier " + folder_.path();
+  room.limit =
+      format_size(free_bytes) + " of its filesystem are free, of which cold.reserve_free keeps " + format_size(reserve);
+  return room;
 }
 
 std::vector<std::string> DirectoryTier::facts() {

@@ -10,16 +10,15 @@
 #include <utility>
 
 #include "base/checked.h"
+#include "base/units.h"
 #include "tiers/directory/layout.h"
 
 namespace steelyard::tiers::memory {
 namespace {
 
-constexpr std::uint64_t kPage = 4096;
 constexpr int kTries = 8;
 constexpr std::int64_t kPauseMsMax = 16;
 constexpr std::uint64_t kStatBlock = 512;  ///< the unit of st_blocks
-constexpr std::string_view kRoomHint = "evict what is not needed, or ";
 
 std::string joined(std::string_view folder, std::string_view name) {
   return std::string(folder).append("/").append(name);
@@ -41,7 +40,7 @@ std::uint64_t decode(const std::array<std::byte, 8>& in) {
 }  // namespace
 
 std::uint64_t charged_bytes(std::uint64_t bytes) {
-  return checked_mul(div_ceil(bytes, kPage), kPage).value_or(UINT64_MAX / 2);
+  return checked_mul(div_ceil(bytes, kMemoryPageBytes), kMemoryPageBytes).value_or(UINT64_MAX / 2);
 }
 
 Claim::~Claim() { static_cast<void>(folder_.unlink(relative_)); }
@@ -182,56 +181,33 @@ Result<std::uint64_t> Account::used_bytes() {
   return bytes;
 }
 
-Result<std::uint64_t> Account::capacity_bytes() {
+Result<MemoryPlace> Account::place() {
   struct statvfs filesystem {};
   const int result = folder_.filesystem(&filesystem);
   if (result < 0) return folder_.read_failure(-result, "statvfs", ".");
-  const std::uint64_t total = std::uint64_t{filesystem.f_blocks} * filesystem.f_frsize;
-  return std::min(capacity_.value_or(total / 2), total);
+  return place_of(filesystem, capacity_, memory_(), process_reserve_bytes_);
+}
+
+Result<std::uint64_t> Account::capacity_bytes() {
+  SY_ASSIGN_OR_RETURN(const MemoryPlace there, place());
+  return there.capacity_bytes;
 }
 
 Result<Account::Look> Account::look(const std::string& own) {
   // In this order: what moves from a claim to a name meanwhile is counted twice, not overlooked.
   SY_ASSIGN_OR_RETURN(const Claims claims, live_claims(own));
   SY_ASSIGN_OR_RETURN(const std::uint64_t used, used_bytes());
-  struct statvfs filesystem {};
-  const int result = folder_.filesystem(&filesystem);
-  if (result < 0) return folder_.read_failure(-result, "statvfs", ".");
-  const std::uint64_t total = std::uint64_t{filesystem.f_blocks} * filesystem.f_frsize;
-  const std::uint64_t empty = std::uint64_t{filesystem.f_bavail} * filesystem.f_frsize;
-  const std::uint64_t capacity = capacity_.value_or(total / 2);
-  const auto without = [](std::uint64_t bytes, std::uint64_t taken) { return bytes > taken ? bytes - taken : 0; };
-
-  std::vector<Limit> limits;
-  const std::uint64_t taken = checked_add(used, claims.bytes).value_or(UINT64_MAX);
-  limits.push_back({without(capacity, taken),
-                    fmt::format("hot.capacity is {} bytes{}, of which {} are used and {} reserved by others", capacity,
-                                capacity_ ? "" : " (half of the filesystem)", used, claims.bytes),
-                    std::string(kRoomHint) + "raise hot.capacity (--hot-capacity, STEELYARD_HOT_CAPACITY)"});
-  limits.push_back({without(empty, claims.bytes),
-                    fmt::format("its filesystem has {} bytes, of which {} are free", total, empty),
-                    "start the container with a larger --shm-size, mount a larger tmpfs and name it with hot.path "
-                    "(--hot-path), or free what else lies in this one"});
-  for (const MemoryLimit& limit : memory_()) {
-    if (limit.bytes == 0) continue;
-    limits.push_back(
-        {without(without(limit.free(), process_reserve_bytes_), claims.bytes),
-         fmt::format("{} allows {} bytes, of which {} are in use and {} are left to this process for its work",
-                     limit.file, limit.bytes, limit.used, process_reserve_bytes_),
-         limit.used == 0 && limit.file.ends_with("meminfo")
-             ? std::string(kRoomHint) + "end what else uses the memory of this machine"
-             : std::string(kRoomHint) + "raise the memory limit of the cgroup (the container's --memory)"});
-  }
+  SY_ASSIGN_OR_RETURN(const MemoryPlace there, place());
   Look found;
+  found.room = there.room(used, claims.bytes);
+  found.room.where = "the hot tier " + folder_.path();
   found.others = claims.others;
-  found.least =
-      *std::min_element(limits.begin(), limits.end(), [](const Limit& a, const Limit& b) { return a.free < b.free; });
   return found;
 }
 
-Result<std::uint64_t> Account::available_bytes() {
-  SY_ASSIGN_OR_RETURN(const Look found, look({}));
-  return found.least.free / kPage * kPage;
+Result<Room> Account::room() {
+  SY_ASSIGN_OR_RETURN(Look found, look({}));
+  return std::move(found.room);
 }
 
 Result<std::uint64_t> Account::claimed_bytes() {
@@ -239,27 +215,14 @@ Result<std::uint64_t> Account::claimed_bytes() {
   return claims.bytes;
 }
 
-Status Account::no_room(std::uint64_t bytes, const Limit& least) const {
-  return {Code::kNoSpace,
-          fmt::format("the hot tier {} cannot take {} bytes, {} are available: {}", folder_.path(), bytes, least.free,
-                      least.what),
-          least.hint};
-}
-
-Status Account::check_fits(std::uint64_t bytes) {
-  SY_ASSIGN_OR_RETURN(const Look found, look({}));
-  return bytes <= found.least.free ? Status() : no_room(bytes, found.least);
-}
-
 Result<std::shared_ptr<Claim>> Account::claim(std::uint64_t bytes) {
   for (int tried = 1;; ++tried) {
     SY_ASSIGN_OR_RETURN(auto claim, write_claim(bytes));
     SY_POINT(folder_.runtime(), "tier.after_claim");
     SY_ASSIGN_OR_RETURN(const Look found, look(claim->relative()));
-    if (bytes <= found.least.free) return claim;
-    if (!found.others || tried == kTries) {
-      return no_room(bytes, found.least);
-    }
+    Status fits = found.room.check(bytes);
+    if (fits.ok()) return claim;
+    if (!found.others || tried == kTries) return fits;
     claim.reset();
     std::byte dice{};
     folder_.runtime().fill_random({&dice, 1});

@@ -28,6 +28,7 @@
 #include "base/status.h"
 #include "base/unique_fd.h"
 #include "tiers/directory/folder.h"
+#include "tiers/open.h"
 
 namespace steelyard::tiers::memory {
 
@@ -75,11 +76,10 @@ class Account {
 
   /// NO_SPACE says what was wanted, what there is and which setting is in the way.
   Result<std::shared_ptr<Claim>> claim(std::uint64_t bytes);
-  /// The same NO_SPACE, without a claim.
-  Status check_fits(std::uint64_t bytes);
+  /// What a claim may be, now.
+  Result<Room> room();
   /// Removes content that no object uses, and returns the memory that lies in the instance.
   Result<std::uint64_t> used_bytes();
-  Result<std::uint64_t> available_bytes();
   /// By live processes, this one too.
   Result<std::uint64_t> claimed_bytes();
   Result<std::uint64_t> capacity_bytes();
@@ -89,13 +89,8 @@ class Account {
     std::uint64_t bytes = 0;
     bool others = false;
   };
-  struct Limit {
-    std::uint64_t free = 0;
-    std::string what;  ///< for the message
-    std::string hint;
-  };
   struct Look {
-    Limit least;
+    Room room;
     bool others = false;
   };
   Result<std::shared_ptr<Claim>> write_claim(std::uint64_t bytes);
@@ -104,7 +99,7 @@ class Account {
   bool drop_unused(const std::string& entry);
   /// What may still be taken, beside the claim `own`.
   Result<Look> look(const std::string& own);
-  Status no_room(std::uint64_t bytes, const Limit& least) const;
+  Result<MemoryPlace> place();
 
   Folder& folder_;
   std::optional<std::uint64_t> capacity_;

@@ -1,15 +1,13 @@
 // A process that ends at any step of the protocol leaves nothing half visible, no file, and an account that is right.
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "hash/sha256.h"
+#include "tiers/directory/test_crash.h"
 #include "tiers/memory/test_instance.h"
 
 namespace steelyard::tiers {
 namespace {
 
-constexpr int kEndedAtPoint = 42;
 constexpr std::uint64_t kMiB = 1024 * 1024;
 const AttemptName kFirst{std::string(64, 'a'), 1, std::string(32, '1')};
 const AttemptName kSecond{std::string(64, 'a'), 1, std::string(32, '2')};
@@ -51,21 +49,11 @@ TEST_P(MemoryCrash, LeavesWholeObjectsAndARightAccount) {
       auto put = (*tier)->start_put({kSecond, ObjectKind::kPayload, 7}, shared, hash::sha256(shared));
       ASSERT_TRUE((*put)->finish().ok());
     }
-    const pid_t child = ::fork();
-    if (child == 0) {
-      FaultRuntime runtime;
-      int passes = 0;
-      runtime.on(GetParam(), [&] {
-        if (++passes == pass) ::_exit(kEndedAtPoint);
-      });
-      auto tier = open_memory(runtime, options);
-      ::_exit(tier.ok() && run_operation(**tier, kFirst).ok() ? 0 : 1);
-    }
-    int status = 0;
-    ASSERT_EQ(::waitpid(child, &status, 0), child);
-    ASSERT_TRUE(WIFEXITED(status));
-    ASSERT_TRUE(WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == kEndedAtPoint) << WEXITSTATUS(status);
-    if (WEXITSTATUS(status) == kEndedAtPoint) ++crashes;
+    const bool ended = ends_at(GetParam(), pass, [&](Runtime& runtime) -> Status {
+      SY_ASSIGN_OR_RETURN(const auto tier, open_memory(runtime, options));
+      return run_operation(*tier, kFirst);
+    });
+    if (ended) ++crashes;
 
     auto opened = open_memory(real_runtime(), options);
     ASSERT_TRUE(opened.ok()) << opened.status().to_string();
@@ -100,7 +88,7 @@ TEST_P(MemoryCrash, LeavesWholeObjectsAndARightAccount) {
     ASSERT_TRUE(tier.remove_attempt(kSecond).ok());
     ASSERT_TRUE(tier.remove_group(kFirst.group).ok());
     EXPECT_EQ(*tier.available_bytes(), 64 * kMiB) << "all of it comes back";
-    if (WEXITSTATUS(status) == 0) break;
+    if (!ended) break;
   }
   EXPECT_GT(crashes, 0) << "the point " << GetParam() << " is passed at least once";
 }

@@ -226,15 +226,39 @@ TEST_F(MemoryOpen, OnlyATmpfsIsTaken) {
   EXPECT_THAT(status.message(), HasSubstr(disk.path()));
   EXPECT_THAT(status.hint(), HasSubstr("hot.path"));
   EXPECT_TRUE(fs::is_empty(disk.path()));
-  options.path = folder_.path() + "/absent";
-  const Status absent = open_memory(runtime_, options).status();
-  EXPECT_EQ(absent.code(), Code::kNotFound);
-  EXPECT_THAT(absent.hint(), HasSubstr("hot.path"));
-  options.path = "";
-  EXPECT_EQ(open_memory(runtime_, options).code(), Code::kInvalidArgument);
   options = memory_test_options(folder_.path());
   options.store_id = "../../etc";
   EXPECT_EQ(open_memory(runtime_, options).code(), Code::kInvalidArgument);
+}
+
+TEST_F(MemoryOpen, APathThatCannotBeUsedIsASettingThatIsWrong) {
+  MemoryOptions options = memory_test_options(folder_.path());
+  std::ofstream(folder_.path() + "/file") << "no folder";
+  const auto refused = [&](const std::string& path, const std::string& found) {
+    options.path = path;
+    for (const Status& status : {open_memory(runtime_, options).status(), look_at_memory_place(options).status()}) {
+      EXPECT_EQ(status.code(), Code::kInvalidArgument) << status.to_string();
+      EXPECT_THAT(status.message(), HasSubstr("hot.path " + found));
+      EXPECT_THAT(status.hint(), HasSubstr("--hot-path"));
+    }
+  };
+  refused("", "is empty");
+  refused("shm", "shm is relative");
+  refused(folder_.path() + "/absent", folder_.path() + "/absent does not exist");
+  refused(folder_.path() + "/file", folder_.path() + "/file is no folder");
+  refused(folder_.path() + "/" + std::string(300, 'x'), folder_.path() + "/xxx");
+}
+
+TEST_F(MemoryOpen, APathThatThisUserMayNotUseIsSaidSo) {
+  const MemoryOptions options = memory_test_options(folder_.path());
+  for (const int error : {EACCES, EROFS}) {
+    runtime_.arm("tier.mkdir", error);
+    const Status status = open_memory(runtime_, options).status();
+    runtime_.disarm();
+    EXPECT_EQ(status.code(), Code::kUnauthorized) << status.to_string();
+    EXPECT_THAT(status.message(), HasSubstr("hot.path " + folder_.path()));
+    EXPECT_THAT(status.hint(), HasSubstr("--hot-path"));
+  }
 }
 
 TEST_F(MemoryOpen, AStrangersInstanceIsRefusedWhereEverybodyMayMakeOne) {

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/process.h"
 #include "tiers/memory/memory_file.h"
 
 namespace steelyard::tiers::memory {
@@ -161,6 +162,16 @@ Result<std::unique_ptr<GroupLock>> MemoryTier::try_lock_group(const std::string&
       return std::unique_ptr<GroupLock>(std::make_unique<HeldGroup>(std::move(fd)));
     }
   }
+}
+
+std::vector<std::string> MemoryTier::lock_holders(const std::string& group) {
+  struct stat there {};
+  if (folder().stat(directory::group_path(group), &there) != 0) return {};
+  std::vector<std::string> holders;
+  for (const process::LockHolder& holder : process::flock_holders(there.st_dev, there.st_ino)) {
+    holders.push_back("process " + std::to_string(holder.pid) + (holder.stopped ? ", which is stopped" : ""));
+  }
+  return holders;
 }
 
 void MemoryTier::release(const std::string& operation) {
@@ -321,13 +332,10 @@ Status MemoryTier::remove_held(const HeldAttempt& attempt) {
 Result<TierUsage> MemoryTier::usage(const std::function<void(const ObjectStat&)>& each) {
   SY_ASSIGN_OR_RETURN(TierUsage usage, DirectoryTier::usage(each));
   SY_ASSIGN_OR_RETURN(usage.capacity_bytes, account_.capacity_bytes());
-  SY_ASSIGN_OR_RETURN(usage.free_bytes, account_.available_bytes());
+  SY_ASSIGN_OR_RETURN(const Room room, account_.room());
+  usage.free_bytes = room.bytes;
   SY_ASSIGN_OR_RETURN(usage.claimed_bytes, account_.claimed_bytes());
   return usage;
 }
-
-Status MemoryTier::check_fits(std::uint64_t bytes) { return account_.check_fits(charged_bytes(bytes)); }
-
-Result<std::uint64_t> MemoryTier::available_bytes() { return account_.available_bytes(); }
 
 }  // namespace steelyard::tiers::memory

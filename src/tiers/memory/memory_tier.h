@@ -32,9 +32,9 @@ class MemoryTier final : public directory::DirectoryTier {
 
   Result<std::unique_ptr<Reservation>> reserve(const std::string& operation, std::uint64_t bytes) override;
   Result<std::unique_ptr<GroupLock>> try_lock_group(const std::string& group, bool exclusive) override;
+  std::vector<std::string> lock_holders(const std::string& group) override;
   Result<TierUsage> usage(const std::function<void(const ObjectStat&)>& each) override;
-  Result<std::uint64_t> available_bytes() override;
-  Status check_fits(std::uint64_t bytes) override;
+  Result<Room> room() override { return account_.room(); }
   std::uint64_t charged_bytes(std::uint64_t bytes) const override { return memory::charged_bytes(bytes); }
 
   Status map(const ObjectName& name, std::uint64_t bytes, const AddressRange& range, std::size_t offset) override;

@@ -32,9 +32,10 @@ constexpr std::string_view kFormat = "steelyard-memory-tier";
 constexpr std::uint64_t kLayoutVersion = 1;
 constexpr std::size_t kInstanceFileBytesMax = 4096;
 constexpr std::string_view kFolderPrefix = "steelyard-";
+constexpr std::string_view kFilePrefix = "instance-";
 constexpr std::string_view kNamePath = "name a tmpfs with hot.path (--hot-path, STEELYARD_HOT_PATH)";
 
-std::string instance_file_name(const std::string& boot_id) { return "instance-" + boot_id; }
+std::string instance_file_name(const std::string& boot_id) { return std::string(kFilePrefix) + boot_id; }
 
 std::string encode(const std::string& id, const std::string& store_id, const std::string& boot_id) {
   return R"({"boot_id":")" + boot_id + R"(","format":")" + std::string(kFormat) + R"(","instance":")" + id +
@@ -124,14 +125,46 @@ Status check_owner(const MemoryOptions& options, int parent, int root, const std
       "remove it, or use a folder that only trusted users may write to with hot.path (--hot-path)"};
 }
 
+Status bad_setting(const std::string& path, const std::string& found) {
+  return {Code::kInvalidArgument, "hot.path " + path + " " + found, std::string(kNamePath)};
+}
+
+Status not_permitted(const std::string& path, const std::string& what) {
+  return {Code::kUnauthorized, "hot.path " + path + " " + what + " user " + std::to_string(::geteuid()),
+          "give this user permission there, or " + std::string(kNamePath)};
+}
+
+/// What a setting that cannot be used comes to, where there is something to use it for.
 Result<UniqueFd> open_tmpfs(const std::string& path) {
   if (path.empty()) return Status(Code::kInvalidArgument, "hot.path is empty", std::string(kNamePath));
+  if (path.front() != '/') return bad_setting(path, "is relative: another folder for each process");
   UniqueFd folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!folder.valid()) return errno_status(errno, "open hot.path", path).with_hint(std::string(kNamePath));
+  if (!folder.valid()) {
+    switch (errno) {
+      case ENOENT:
+        return bad_setting(path, "does not exist");
+      case ENOTDIR:
+        return bad_setting(path, "is no folder");
+      case ELOOP:
+      case ENAMETOOLONG:
+        return bad_setting(path, "cannot be opened: " + std::generic_category().message(errno));
+      case EACCES:
+        return not_permitted(path, "may not be read by");
+      default:
+        return errno_status(errno, "open hot.path", path).with_hint(std::string(kNamePath));
+    }
+  }
   struct statfs filesystem {};
   if (::fstatfs(folder.get(), &filesystem) != 0) return errno_status(errno, "statfs", path);
   if (filesystem.f_type == TMPFS_MAGIC) return folder;
-  return Status(Code::kInvalidArgument, "hot.path " + path + " is no tmpfs", std::string(kNamePath));
+  return bad_setting(path, "is no tmpfs");
+}
+
+Status cannot_make(int error, const std::string& parent, const std::string& path) {
+  if (error == EACCES || error == EPERM || error == EROFS) {
+    return not_permitted(parent, error == EROFS ? "is mounted read-only for" : "may not be written by");
+  }
+  return errno_status(error, "mkdir", path).with_hint(std::string(kNamePath));
 }
 
 }  // namespace
@@ -146,26 +179,12 @@ InstanceView view_of_instance(std::string_view recorded, std::string_view mounte
   return this_boot ? InstanceView::kUnknown : InstanceView::kGone;
 }
 
-std::uint64_t MemoryPlace::available_bytes() const {
-  std::uint64_t least = std::min(capacity_bytes, free_bytes);
-  for (const MemoryLimit& limit : limits) {
-    least = std::min(least, limit.free() - std::min(limit.free(), process_reserve_bytes));
-  }
-  return least;
-}
-
 Result<MemoryPlace> look_at_memory_place(const MemoryOptions& options) {
   const std::string path = without_trailing_slashes(options.path);
   SY_ASSIGN_OR_RETURN(const UniqueFd folder, open_tmpfs(path));
   struct statvfs filesystem {};
   if (::fstatvfs(folder.get(), &filesystem) != 0) return errno_status(errno, "statvfs", path);
-  MemoryPlace place;
-  place.filesystem_bytes = std::uint64_t{filesystem.f_blocks} * filesystem.f_frsize;
-  place.free_bytes = std::uint64_t{filesystem.f_bavail} * filesystem.f_frsize;
-  place.capacity_bytes = std::min(options.capacity.value_or(place.filesystem_bytes / 2), place.filesystem_bytes);
-  place.limits = options.memory_limits();
-  place.process_reserve_bytes = options.process_reserve_bytes;
-  std::erase_if(place.limits, [](const MemoryLimit& limit) { return limit.bytes == 0; });
+  MemoryPlace place = place_of(filesystem, options.capacity, options.memory_limits(), options.process_reserve_bytes);
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(path, error)) {
     std::string name = entry.path().filename().native();
@@ -174,6 +193,12 @@ Result<MemoryPlace> look_at_memory_place(const MemoryOptions& options) {
     if (is_instance && name != std::string(kFolderPrefix) + options.store_id) place.others.push_back(std::move(name));
   }
   std::ranges::sort(place.others);
+  const std::filesystem::path own = std::filesystem::path(path) / (std::string(kFolderPrefix) + options.store_id);
+  for (const auto& entry : std::filesystem::directory_iterator(own, error)) {
+    const std::string name = entry.path().filename().native();
+    if (name.starts_with(kFilePrefix)) place.boots.push_back(name.substr(kFilePrefix.size()));
+  }
+  std::ranges::sort(place.boots);
   return place;
 }
 
@@ -196,11 +221,15 @@ Result<std::unique_ptr<Tier>> open_memory(Runtime& runtime, const MemoryOptions&
   if (create) {
     int error = runtime.point("tier.mkdir");
     if (error == 0 && ::mkdirat(parent.get(), name.c_str(), 0777) != 0) error = errno;
-    if (error != 0 && error != EEXIST) return errno_status(error, "mkdir", path).with_hint(std::string(kNamePath));
+    if (error != 0 && error != EEXIST) return cannot_make(error, parent_path, path);
     SY_POINT(runtime, "tier.after_instance_folder");
   }
   UniqueFd root(::openat(parent.get(), name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
   if (!root.valid() && errno == ENOENT) return Status(Code::kNotFound, "there is no hot tier at " + path);
+  if (!root.valid() && errno == EACCES) {
+    return Status(Code::kUnauthorized, path + " may not be read by user " + std::to_string(::geteuid()),
+                  "give this user permission there, or " + std::string(kNamePath));
+  }
   if (!root.valid()) return errno_status(errno, "open the hot tier", path);
   SY_RETURN_IF_ERROR(check_owner(options, parent.get(), root.get(), path));
 

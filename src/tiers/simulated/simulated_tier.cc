@@ -164,9 +164,10 @@ Result<TierUsage> SimulatedTier::usage(const std::function<void(const ObjectStat
   return usage;
 }
 
-Result<std::uint64_t> SimulatedTier::available_bytes() {
+Result<Room> SimulatedTier::room() {
   SY_ASSIGN_OR_RETURN(const TierUsage now, usage({}));
-  return now.free_bytes;
+  return Room{now.free_bytes, "the simulated tier", "it has " + std::to_string(now.capacity_bytes) + " bytes",
+              "make it larger"};
 }
 
 ObjectStat SimulatedTier::stat_of(const ObjectName& name, const State::Inode& inode) const {

@@ -76,7 +76,7 @@ class SimulatedTier final : public Tier, public DiskAccess {
                                                       const Digest& sha256) override;
 
   Result<TierUsage> usage(const std::function<void(const ObjectStat&)>& each) override;
-  Result<std::uint64_t> available_bytes() override;
+  Result<Room> room() override;
 
  private:
   friend class SimulatedPut;

@@ -1,0 +1,59 @@
+#include "cli/words.h"
+
+#include <algorithm>
+
+#include "base/units.h"
+#include "base/utf8.h"
+#include "cli/documents.h"
+#include "store/runner_keeper.h"
+
+namespace steelyard::cli {
+namespace {
+
+constexpr std::uint32_t kMillionthsInPercent = 10'000;
+
+}  // namespace
+
+std::string residency_words(const metadata::RevisionRecord& record) {
+  std::string text(name_of(record.residency));
+  if (!record.hot_millionths) return text;
+  const std::uint32_t percent = (*record.hot_millionths + kMillionthsInPercent / 2) / kMillionthsInPercent;
+  return text + " " + std::to_string(std::clamp<std::uint32_t>(percent, 1, 99)) + " %";
+}
+
+std::string place_words(const metadata::Policy& policy) {
+  std::string text = lower_case(name_of(policy.prefer));
+  if (policy.ratio_millionths) text += " (" + format_ratio(*policy.ratio_millionths) + " hot)";
+  return text;
+}
+
+std::string policy_words(const metadata::Policy& policy) {
+  if (policy == metadata::Policy()) return "";
+  return std::string(name_of(policy.mode)) + ", " + place_words(policy);
+}
+
+std::string operation_words(const metadata::Operation& operation) {
+  std::string text(name_of(operation.kind));
+  if (operation.total_bytes == 0) return text;
+  const double done = static_cast<double>(operation.processed_bytes) / static_cast<double>(operation.total_bytes);
+  return text + " " + std::to_string(std::min(100, static_cast<int>(done * 100))) + " %";
+}
+
+std::string runner_words(Runtime& runtime, const metadata::OperationView& view) {
+  const bool has_one = view.runner && !view.runner->token.empty();
+  const std::string source = view.runner ? view.runner->source : "";
+  std::string next = "`steelyard " + std::string(store::verb_of(view.operation.kind)) + " " + ref_of(view.record);
+  next += source.empty() ? "` or a reconcile goes on with it" : " --source " + shell_word(source) + "` goes on with it";
+  if (!has_one) return "none; " + next;
+  const std::string holder = printable(view.runner->holder);
+  if (runtime.provably_gone(view.runner->process)) return holder + " is gone; " + next;
+  if (view.runner_left_ms <= 0) return holder + " gave no sign of life in time; " + next;
+  return holder + "; another process may go on with it in " + format_age(view.runner_left_ms) +
+         " if it gives no sign of life until then";
+}
+
+std::string part_words(std::uint64_t part, std::uint64_t whole, std::string_view noun) {
+  return std::to_string(part) + " of " + counted(whole, noun);
+}
+
+}  // namespace steelyard::cli

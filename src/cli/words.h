@@ -1,0 +1,28 @@
+// How several verbs put a record's state into words for people.
+#pragma once
+
+#include <string>
+
+#include "base/runtime.h"
+#include "metadata/rules.h"
+#include "metadata/types.h"
+
+namespace steelyard::cli {
+
+/// "HOT", "MIXED 37 %": the share is rounded, and never to all or nothing.
+std::string residency_words(const metadata::RevisionRecord& record);
+
+/// "hot", "mixed (0.25 hot)": where the policy wants the revision.
+std::string place_words(const metadata::Policy& policy);
+/// "pinned, hot"; empty for the policy that every revision begins with.
+std::string policy_words(const metadata::Policy& policy);
+
+/// "EVICTING 40 %", by the bytes that are done.
+std::string operation_words(const metadata::Operation& operation);
+/// Who carries out a running operation, or what goes on with it.
+std::string runner_words(Runtime& runtime, const metadata::OperationView& view);
+
+/// "12 of 40 objects".
+std::string part_words(std::uint64_t part, std::uint64_t whole, std::string_view noun);
+
+}  // namespace steelyard::cli

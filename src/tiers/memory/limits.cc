@@ -1,0 +1,64 @@
+// What limits a hot tier, and which of it is in the way.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/checked.h"
+#include "base/units.h"
+#include "tiers/open.h"
+
+namespace steelyard::tiers {
+namespace {
+
+std::uint64_t without(std::uint64_t bytes, std::uint64_t taken) { return bytes > taken ? bytes - taken : 0; }
+
+}  // namespace
+
+MemoryPlace place_of(const struct statvfs& filesystem, std::optional<std::uint64_t> capacity,
+                     std::vector<MemoryLimit> limits, std::uint64_t process_reserve_bytes) {
+  MemoryPlace place;
+  place.filesystem_bytes = std::uint64_t{filesystem.f_blocks} * filesystem.f_frsize;
+  place.free_bytes = std::uint64_t{filesystem.f_bavail} * filesystem.f_frsize;
+  place.capacity_bytes = std::min(capacity.value_or(place.filesystem_bytes / 2), place.filesystem_bytes);
+  place.capacity_is_set = capacity.has_value();
+  place.limits = std::move(limits);
+  std::erase_if(place.limits, [](const MemoryLimit& limit) { return limit.bytes == 0; });
+  place.process_reserve_bytes = process_reserve_bytes;
+  return place;
+}
+
+Room MemoryPlace::room(std::uint64_t used_bytes, std::uint64_t claimed_bytes) const {
+  std::vector<Room> rooms;
+  const std::uint64_t elsewhere = without(without(filesystem_bytes, free_bytes), used_bytes);
+  rooms.push_back(
+      {.bytes = without(free_bytes, claimed_bytes),
+       .limit = fmt::format("its filesystem has {}, of which {} are free{}", format_size(filesystem_bytes),
+                            format_size(free_bytes),
+                            elsewhere > 0 ? fmt::format(" and {} are taken by others", format_size(elsewhere)) : ""),
+       .hint = "let that filesystem be larger (a container's --shm-size, mount -o remount,size=), name another tmpfs "
+               "with hot.path (--hot-path), or free what else lies in it"});
+  // Where it is all of the filesystem, raising it moves nothing.
+  if (capacity_bytes < filesystem_bytes) {
+    rooms.push_back({.bytes = without(capacity_bytes, checked_add(used_bytes, claimed_bytes).value_or(UINT64_MAX)),
+                     .limit = fmt::format("hot.capacity is {} bytes{}, of which {} are used and {} reserved by others",
+                                          capacity_bytes, capacity_is_set ? "" : " (half of the filesystem)",
+                                          used_bytes, claimed_bytes),
+                     .hint = "raise hot.capacity (--hot-capacity, STEELYARD_HOT_CAPACITY)"});
+  }
+  for (const MemoryLimit& limit : limits) {
+    const bool machine = limit.used == 0 && limit.file.ends_with("meminfo");
+    rooms.push_back(
+        {.bytes = without(without(limit.free(), process_reserve_bytes), claimed_bytes),
+         .limit = fmt::format("{} allows {}, of which {} are in use and {} are left to this process for its work",
+                              limit.file, format_size(limit.bytes), format_size(limit.used),
+                              format_size(process_reserve_bytes)),
+         .hint = machine ? "end what else uses the memory of this machine"
+                         : "raise the memory limit of the cgroup (the container's --memory)"});
+  }
+  Room least = *std::ranges::min_element(rooms, {}, &Room::bytes);
+  least.bytes = least.bytes / kMemoryPageBytes * kMemoryPageBytes;
+  return least;
+}
+
+}  // namespace steelyard::tiers
