@@ -46,6 +46,12 @@ bool is_complete(const store::Progress& progress) {
   return progress.bytes_done >= progress.bytes_total && progress.files_done >= progress.files_total;
 }
 
+/// What works on objects counts those; a phase may name its revision too.
+bool counts_objects(std::string_view phase) {
+  const std::string_view word = phase.substr(0, phase.find(' '));
+  return word == "evict" || word == "rehydrate" || word == "repair";
+}
+
 unsigned percent_of(const store::Progress& progress) {
   if (is_complete(progress)) return 100;
   if (progress.bytes_total == 0) return 0;
@@ -133,7 +139,8 @@ std::string ProgressPrinter::line(std::int64_t now_ms) const {
   std::string text = now_.phase + ": " + std::to_string(percent_of(now_)) + " %";
   if (now_.bytes_total > 0) text += ", " + format_size(now_.bytes_done) + " of " + format_size(now_.bytes_total);
   if (now_.files_total > 1) {
-    text += ", " + std::to_string(now_.files_done) + " of " + std::to_string(now_.files_total) + " files";
+    text += ", " + std::to_string(now_.files_done) + " of " + std::to_string(now_.files_total) +
+            (counts_objects(now_.phase) ? " objects" : " files");
   }
   const std::int64_t spent_ms = now_ms - begun_ms_;
   if (spent_ms >= 500 && now_.bytes_done > 0) {

@@ -168,6 +168,23 @@ TEST_F(PoliciesTest, AReconcileCarriesOutWhatIsPinned) {
   EXPECT_EQ(record().residency, Residency::kCold);
 }
 
+TEST_F(PoliciesTest, APinnedRevisionWhoseMemoryWasWipedComesBack) {
+  set_policy(identity_, PolicyMode::kPinned, Residency::kHot);
+  reconcile();
+  const std::string before = record().hot_instance;
+  ASSERT_EQ(record().residency, Residency::kHot);
+  fs::remove_all(memory_.path() + "/steelyard-" + parts_.store_id);
+  const ReconcileReport report = reconcile();
+  EXPECT_TRUE(report.failed.empty());
+  EXPECT_TRUE(report.waiting.empty()) << report.waiting.front().why.to_string();
+  EXPECT_EQ(record().residency, Residency::kHot);
+  EXPECT_NE(record().hot_instance, before);
+  EXPECT_EQ(hot_bytes(), kObjects * kMiB);
+  const std::uint64_t settled = record().metadata_generation;
+  EXPECT_TRUE(reconcile().changes.empty());
+  EXPECT_EQ(record().metadata_generation, settled);
+}
+
 TEST_F(PoliciesTest, AutoPromotesWhatIsReadAndDemotesUnderPressure) {
   options_.policy_cooldown_ms = 0;
   shrink(10 * kMiB);

@@ -86,6 +86,10 @@ class Reconciliation {
       std::string ref = formats::format_ref(move.identity);
       note_left(move.identity, move.expected_metadata_generation);
       if (moved.ok()) {
+        // It waits no more for memory that is not mounted here.
+        std::erase_if(report_.waiting, [&](const ReconcileReport::Left& left) {
+          return left.ref == ref && left.why.code() == Code::kUnavailable;
+        });
         report_.changes.push_back(
             {std::move(ref), fmt::format("{} by its policy: {}", name_of(move.target), move.why)});
       } else {
