@@ -130,6 +130,8 @@ void Model::check_ended(Operation& by, const oplog::Append& append, const Revisi
   if (ended.processed_members < move.processed_members || ended.processed_bytes < move.processed_bytes) {
     violated(name + ": its progress goes back at its end");
   }
+  const bool all = ended.processed_members == ended.total_members && ended.processed_bytes == ended.total_bytes;
+  if (ended.state == OperationState::kDone && !all) violated(name + " is DONE before all of it is");
   switch (ended.state) {
     case OperationState::kRunning:
       violated(name + " ends and runs");

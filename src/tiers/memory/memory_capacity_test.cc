@@ -322,6 +322,18 @@ TEST_F(MemoryCapacity, UnusedContentTakesNoMemory) {
   EXPECT_TRUE(put(*open(), payload(1), 60 * kMiB).ok()) << "it is found unused by the next that looks for space";
 }
 
+TEST_F(MemoryCapacity, RemovalsDoNotReadTheIndexEachTime) {
+  const auto tier = open();
+  constexpr std::uint32_t kMany = 40;
+  for (std::uint32_t i = 0; i < kMany; ++i) ASSERT_TRUE(put(*tier, payload(i), 4096 + i).ok());
+  const auto left = tier->list_content();
+  ASSERT_TRUE(left.ok());
+  for (const ContentEntry& entry : *left) ASSERT_TRUE(tier->remove_content(entry.sha256).ok());
+  const std::uint64_t before = runtime_.passes("tier.list");
+  for (std::uint32_t i = 0; i < kMany; ++i) ASSERT_TRUE(tier->remove(payload(i)).ok());
+  EXPECT_EQ(runtime_.passes("tier.list"), before) << "the last name of its bytes leaves nothing in the index";
+}
+
 TEST_F(MemoryCapacity, FailingStepsShowNothingAndMayBeRepeated) {
   const auto tier = open();
   const struct {
