@@ -32,6 +32,7 @@ Operation& Model::begin(Process& process, std::string what) {
   operation.what = std::move(what);
   operation.process = process.identity();
   operation.begun_at = sequence_;
+  operation.begun_mono_ms = world_.mono_ms();
   return operation;
 }
 

@@ -32,7 +32,8 @@ struct Operation {
   std::uint64_t id = 0;
   std::string what;
   ProcessIdentity process;
-  std::uint64_t begun_at = 0;  ///< the log's sequence then
+  std::uint64_t begun_at = 0;      ///< the log's sequence then
+  std::int64_t begun_mono_ms = 0;  ///< by the host's clock
   std::optional<std::size_t> checkpoint;
   std::string releases;  ///< a lease that it may end
   bool may_abort = false;
@@ -208,6 +209,7 @@ class Model {
                     const Revision& revision);
   void check_passed_over(const Operation& by, const oplog::Append& append, const metadata::Operation& begun,
                          const Revision& revision);
+  bool was_read_lately(const Operation& by, const Revision& revision) const;
   bool is_cooling(const Revision& revision, const oplog::Append& append) const;
   bool is_steady(const Operation& by, const Revision& revision) const;
   metadata::LastUse use_of(const Revision& revision) const;

@@ -75,7 +75,16 @@ void Model::check_policy(const Operation& by, const oplog::Append& append, const
   if (begun.target != policy.prefer || begun.ratio_millionths != policy.ratio_millionths) {
     violated(name + " goes where its policy does not want it");
   }
-  if (!leased_during(by, revision.now().identity)) violated(name + " brings in what nobody reads");
+  if (!leased_during(by, revision.now().identity) && !was_read_lately(by, revision)) {
+    violated(name + " brings in what nobody reads");
+  }
+}
+
+/// When the call that moves it was made.
+bool Model::was_read_lately(const Operation& by, const Revision& revision) const {
+  const auto used = uses_.find(revision.now().identity);
+  return used != uses_.end() && used->second.epoch_ordinal == epoch_ordinal_ &&
+         by.begun_mono_ms - used->second.mono_ms < limits::kPolicyCooldownMs;
 }
 
 bool Model::is_cooling(const Revision& revision, const oplog::Append& append) const {
