@@ -194,6 +194,12 @@ Status OperationRun::carry_out() {
   const bool worked = status.ok();
   if (worked) {
     auto ended = runner.end(OperationState::kDone, done_message(), observation());
+    if (!ended.ok()) {
+      // Its answer may have been lost, and a renewal have met the end.
+      auto found = context_.catalog.query_operation(token_.operation_id);
+      const bool done = found.ok() && found->operation.state == OperationState::kDone;
+      if (done) ended = std::move(found->record);
+    }
     if (ended.ok()) {
       after_end();
       record_ = std::move(ended).value();
@@ -225,7 +231,8 @@ Status OperationRun::stopped(RunnerKeeper& runner, Status why) {
                         token_.operation_id),
             fmt::format("`{}` starts another, if it is still wanted", same_command())};
   }
-  if (stop_.stopped()) why = stop_.status(noun());
+  // What is not known to be the end is not known, whatever a renewal met.
+  if (stop_.stopped() && why.code() != Code::kUnknownOutcome) why = stop_.status(noun());
   // Whoever took it over takes away what this one works on before a renewal tells it.
   if (why.code() == Code::kUnavailable && !is_cancelled(why)) {
     metadata::ReportOperation sign;

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "oplog/fault_injecting.h"
 #include "store/delete.h"
 #include "store/gc.h"
 #include "store/manifest_file.h"
@@ -34,6 +35,17 @@ TEST_F(RehydrateTest, EveryObjectIsBroughtOnceAndReadFromThere) {
   damage_cold(1);
   EXPECT_TRUE(cat() == data_);
   EXPECT_TRUE(reconcile().changes.empty());
+}
+
+TEST_F(RehydrateTest, AnEndWhoseAnswerWasLostIsFound) {
+  oplog::FaultInjectingLog faulty(runtime_, *parts_.log, {});
+  catalog::Catalog catalog(runtime_, faulty, *observer_, {});
+  Context context{runtime_, options_, *parts_.cold, catalog, *observer_, options_.io_memory, false, {}, &*hot_};
+  runtime_.on("residency.after_objects", [&] { faulty.script({oplog::LogFault::kLostAnswerUnreadable}); });
+  const auto done = run_rehydrate(context, request_, silent_, cancel_);
+  ASSERT_TRUE(done.ok()) << done.status().to_string();
+  EXPECT_EQ(done->record.residency, Residency::kHot);
+  EXPECT_EQ(done->operation->state, metadata::OperationState::kDone);
 }
 
 TEST_F(RehydrateTest, WhatIsBadInMemoryIsReadFromTheColdTier) {
