@@ -292,7 +292,9 @@ TEST_F(MemoryCapacity, RemovalsDoNotReadTheIndexEachTime) {
   const auto tier = open();
   constexpr std::uint32_t kMany = 40;
   for (std::uint32_t i = 0; i < kMany; ++i) ASSERT_TRUE(put(*tier, payload(i), 4096 + i).ok());
-  for (const ContentEntry& entry : *tier->list_content()) ASSERT_TRUE(tier->remove_content(entry.sha256).ok());
+  const auto entries = tier->list_content();
+  ASSERT_EQ(entries->size(), kMany);
+  for (const ContentEntry& entry : *entries) ASSERT_TRUE(tier->remove_content(entry.sha256).ok());
   const std::uint64_t before = runtime_.passes("tier.list");
   for (std::uint32_t i = 0; i < kMany; ++i) ASSERT_TRUE(tier->remove(payload(i)).ok());
   EXPECT_EQ(runtime_.passes("tier.list"), before) << "the last name of its bytes leaves nothing in the index";
