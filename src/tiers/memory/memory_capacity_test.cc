@@ -360,6 +360,23 @@ TEST_F(MemoryCapacity, FailingStepsShowNothingAndMayBeRepeated) {
   EXPECT_TRUE(put(*tier, payload(1), 2 * kMiB).ok()) << "a short write goes on";
 }
 
+TEST_F(MemoryCapacity, AClaimThatOnlyItsUserMayReadKeepsNobodyFromHisOwn) {
+  const auto tier = open();
+  Child claimant([&](const Child::Ready& ready) {
+    const auto own = open();
+    const auto reservation = own->reserve(kOther.operation, kMiB);
+    ready(reservation.ok());
+  });
+  ASSERT_TRUE(claimant.ready());
+  for (const auto& claim : fs::directory_iterator(instance_path(folder_.path()) + "/claims")) {
+    EXPECT_EQ(fs::status(claim.path()).permissions() & fs::perms::others_read, fs::perms::others_read);
+  }
+  runtime_.arm("tier.open_claim", EACCES);
+  const Status status = put(*tier, payload(0), 2 * kMiB);
+  EXPECT_TRUE(status.ok()) << status.to_string();
+  runtime_.disarm();
+}
+
 TEST_F(MemoryCapacity, HolesAreNeverMapped) {
   const auto tier = open();
   ASSERT_TRUE(put(*tier, payload(0), kMiB).ok());
