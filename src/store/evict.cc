@@ -39,7 +39,12 @@ class Eviction final : public ResidencyRun {
     if (record_.hot_members != hot_.members || record_.hot_instance != hot_.instance) {
       SY_ASSIGN_OR_RETURN(record_, record_findings(context_, record_, {}, stop_));
     }
-    return outside().members == 0 && record_.hot_members <= (plan_ ? plan_->hot_members : 0);
+    const bool done = outside().members == 0 && record_.hot_members <= (plan_ ? plan_->hot_members : 0);
+    if (!done && instance_.empty() && record_.hot_boot_id != context_.runtime.epoch()) {
+      return Status(Code::kUnavailable, "what of " + ref() + " lies in memory could not be seen",
+                    "run the same command again; steelyard doctor says what is in the way");
+    }
+    return done;
   }
 
   /// Of what lies in memory and is not wanted there.

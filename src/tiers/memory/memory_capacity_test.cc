@@ -217,7 +217,7 @@ TEST_F(MemoryCapacity, ASmallTmpfsRefusesWholeAndNamesItsSize) {
     const auto tier = open();
     const Status status = tier->reserve(kAttempt.operation, 100 * kMiB).status();
     EXPECT_EQ(status.code(), Code::kNoSpace);
-    EXPECT_THAT(status.message(), HasSubstr("its filesystem has 67108864 bytes"));
+    EXPECT_THAT(status.message(), HasSubstr("its filesystem has 64MiB"));
     EXPECT_THAT(status.hint(), HasSubstr("--shm-size"));
     std::uint32_t index = 0;
     Status full;
