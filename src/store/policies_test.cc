@@ -54,6 +54,10 @@ class PoliciesTest : public HotStoreTest {
     command.process = runtime_.self();
     return catalog_->acquire_lease(command).value().lease.value();
   }
+  /// What comes next is used later than what was before.
+  void later() {
+    for (const std::int64_t now = runtime_.mono_ms(); runtime_.mono_ms() == now;) runtime_.sleep_ms(1);
+  }
   void release(const metadata::Lease& lease) {
     ASSERT_TRUE(catalog_->release_lease({.lease_id = lease.lease_id}).ok());
   }
@@ -237,6 +241,7 @@ TEST_F(PoliciesTest, WhatIsReadIsNotEvicted) {
   ASSERT_TRUE(rehydrate(identity_).ok());
   ASSERT_TRUE(rehydrate(b).ok());
   const auto first = lease(identity_);
+  later();
   const auto second = lease(b);
   for (const bool room : {false, true}) {
     const auto refused = rehydrate(c, room);
