@@ -99,8 +99,11 @@ Result<bool> follow(oplog::OpLog& log, std::uint64_t& next, std::int64_t deadlin
   }
 }
 
-void add_once(std::vector<Identity>& identities, const Identity& identity) {
-  if (std::ranges::count(identities, identity) == 0) identities.push_back(identity);
+/// Ascending, each once.
+void sort_out(std::vector<Identity>& identities) {
+  std::ranges::sort(identities);
+  const auto repeated = std::ranges::unique(identities);
+  identities.erase(repeated.begin(), repeated.end());
 }
 
 /// Of the rows of a table, those that `is_due` accepts.
@@ -145,13 +148,15 @@ Result<StoreChanges> Catalog::watch_store(std::uint64_t after, std::int64_t dead
                                                    return true;
                                                  }
                                                  if (const auto* lease = std::get_if<metadata::LeasePut>(&body)) {
-                                                   add_once(out.leases_taken, lease->lease.identity);
+                                                   out.leases_taken.push_back(lease->lease.identity);
                                                    return true;
                                                  }
                                                  const auto* ended = std::get_if<metadata::LeaseRemoved>(&body);
-                                                 if (ended != nullptr) add_once(out.leases_ended, ended->identity);
+                                                 if (ended != nullptr) out.leases_ended.push_back(ended->identity);
                                                  return ended != nullptr;
                                                }));
+  sort_out(out.leases_taken);
+  sort_out(out.leases_ended);
   if (whole) return out;
   out = {};
   out.resnapshot = true;
@@ -190,9 +195,7 @@ Result<std::vector<Identity>> Catalog::find_overdue(std::int64_t abandon_after_m
   for (const metadata::Runner& runner : running) {
     if (runtime_.provably_gone(runner.process)) due.push_back(runner.identity);
   }
-  std::ranges::sort(due);
-  const auto repeated = std::ranges::unique(due);
-  due.erase(repeated.begin(), repeated.end());
+  sort_out(due);
   return due;
 }
 

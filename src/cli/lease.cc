@@ -96,11 +96,21 @@ Status run_acquire(Invocation& call) {
     log_warning("{} stays where it is: {}{}{}", ref, stays.message(), stays.hint().empty() ? "" : " -> ", stays.hint());
   }
   if (!followed.ok() || followed->moved || !evicted.empty()) {
-    // Its time counts from the end of the move.
-    store::Selector same = selector;
-    same.ref.revision = lease.identity.lineage.revision;
-    same.ref.weight_generation = lease.identity.weight_generation;
-    SY_ASSIGN_OR_RETURN(lease, store->acquire_lease(same, *holder, nonce, ttl_ms, call.has("--allow-degraded")));
+    const auto acquire_again = [&](const metadata::Lease& before) {
+      store::Selector same = selector;
+      same.ref.revision = before.identity.lineage.revision;
+      same.ref.weight_generation = before.identity.weight_generation;
+      return store->acquire_lease(same, *holder, nonce, ttl_ms, call.has("--allow-degraded"));
+    };
+    // Its time counts from the end of the move. It was granted, so it stays, though the revision be damaged by now.
+    auto renewed = store->renew_lease(lease.lease_id, ttl_ms);
+    if (renewed.ok()) {
+      lease = std::move(renewed).value();
+    } else {
+      auto again = acquire_again(lease);
+      if (!again.ok()) store->release_lease(lease.lease_id).ignore("it ends by itself after its time to live");
+      SY_ASSIGN_OR_RETURN(lease, std::move(again));
+    }
   }
   print_lease(call, lease, &evicted);
   return {};

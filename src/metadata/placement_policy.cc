@@ -4,6 +4,7 @@
 #include <limits>
 #include <tuple>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "base/units.h"
 #include "metadata/shares.h"
@@ -47,11 +48,15 @@ LastUse use_of(const PlacedRevision& revision) {
   return last;
 }
 
-bool is_cooling(const RevisionRecord& record, const LastUse& now, std::int64_t cooldown_ms) {
-  return std::ranges::any_of(record.finished_operations, [&](const Operation& operation) {
-    return moves_replicas(operation.kind) && operation.ended_epoch_ordinal == now.epoch_ordinal &&
-           now.mono_ms - operation.ended_mono_ms < cooldown_ms;
-  });
+/// When the cool-down after its last move ends; absent: it is over.
+std::optional<std::int64_t> cools_until(const RevisionRecord& record, const LastUse& now, std::int64_t cooldown_ms) {
+  std::optional<std::int64_t> until;
+  for (const Operation& operation : record.finished_operations) {
+    const bool cools = moves_replicas(operation.kind) && operation.ended_epoch_ordinal == now.epoch_ordinal &&
+                       now.mono_ms - operation.ended_mono_ms < cooldown_ms;
+    if (cools) until = std::max(until.value_or(INT64_MIN), operation.ended_mono_ms + cooldown_ms);
+  }
+  return until;
 }
 
 /// Whether the memory instance that the record names was in the folder that has another one now, so that it is gone:
@@ -163,7 +168,8 @@ Revisions pick(Revisions& candidates, Holders& holders, std::uint64_t wanted, bo
     holders.drop(*revision);
     picked.push_back(revision);
   }
-  std::erase_if(candidates, [&](const PlacedRevision* revision) { return std::ranges::count(picked, revision) != 0; });
+  const std::unordered_set<const PlacedRevision*> gone(picked.begin(), picked.end());
+  std::erase_if(candidates, [&](const PlacedRevision* revision) { return gone.contains(revision); });
   return picked;
 }
 
@@ -204,7 +210,9 @@ PolicyPlan moves_of(std::span<const PlacedRevision> revisions, const Memory& mem
       used -= std::min(used, freed);
       continue;
     }
-    const bool cooling = !pinned && is_cooling(record, now, cooldown_ms);
+    const auto cools = pinned ? std::nullopt : cools_until(record, now, cooldown_ms);
+    const bool cooling = cools.has_value();
+    if (cooling) plan.again_at_mono_ms = std::min(plan.again_at_mono_ms.value_or(INT64_MAX), *cools);
     if (!pinned && !cooling && evictable) idle.push_back(&revision);
     const bool is_wanted = pinned || revision.leased || was_read_lately(revision, now, cooldown_ms);
     if (is_wanted && !cooling && revision.promotion_bytes && wants_warmer(revision, memory))
@@ -235,7 +243,9 @@ PolicyPlan moves_of(std::span<const PlacedRevision> revisions, const Memory& mem
           plan.stay_cold.push_back(std::move(move));
         continue;
       }
-      used -= std::min(used, put_evictions(picked, holders, "room is made for what is read now", moves));
+      used -= std::min(
+          used, put_evictions(picked, holders,
+                              pinned ? "room is made for what is pinned" : "room is made for what is read now", moves));
     }
     moves.push_back(std::move(move));
     used += bytes;

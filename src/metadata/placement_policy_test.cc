@@ -256,6 +256,34 @@ TEST(Policy, WhatIsReadTakesTheRoomOfWhatIsIdle) {
             Told{});
 }
 
+TEST(Policy, AMoveSaysForWhomRoomIsMade) {
+  const auto why = [](const PlacedRevision& wanted) {
+    return moves_of(std::vector{wanted, hot("idle", 60, 1)}, memory_of(100, 60), kNow, kCooldownMs).moves[0].why;
+  };
+  EXPECT_EQ(why(read_now(cold("a", 40))), "room is made for what is read now");
+  EXPECT_EQ(why(cold("a", 40, PolicyMode::kPinned)), "room is made for what is pinned");
+}
+
+TEST(Policy, TheFirstCoolDownToEndIsToBeWaitedFor) {
+  const auto again = [](const std::vector<PlacedRevision>& revisions) {
+    return moves_of(revisions, memory_of(100, 0), kNow, kCooldownMs).again_at_mono_ms;
+  };
+  const auto moved = [](PlacedRevision revision, std::int64_t ended_mono_ms) {
+    Operation operation;
+    operation.kind = OperationKind::kRehydrating;
+    operation.state = OperationState::kDone;
+    operation.ended_epoch_ordinal = kNow.epoch_ordinal;
+    operation.ended_mono_ms = ended_mono_ms;
+    revision.record.finished_operations.push_back(operation);
+    return revision;
+  };
+  EXPECT_EQ(again({hot("a", 10, 1)}), std::nullopt);
+  EXPECT_EQ(again({moved(hot("a", 10, 1), kNow.mono_ms - 10), moved(hot("b", 10, 1), kNow.mono_ms - 20)}),
+            kNow.mono_ms - 20 + kCooldownMs);
+  EXPECT_EQ(again({moved(hot("a", 10, 1, PolicyMode::kPinned), kNow.mono_ms - 10)}), std::nullopt) << "it has none";
+  EXPECT_EQ(again({moved(hot("a", 10, 1), kNow.mono_ms - kCooldownMs)}), std::nullopt) << "it is over";
+}
+
 TEST(Policy, PinnedGoesWhereItIsPinned) {
   EXPECT_EQ(asked({cold("a", 40, PolicyMode::kPinned)}, memory_of(100, 0)), (Told{"rehydrate a HOT 40"}));
   EXPECT_EQ(asked({cold("a", 40, PolicyMode::kPinned, Residency::kCold)}, memory_of(100, 0)), Told{});

@@ -19,8 +19,8 @@ namespace {
 using metadata::Identity;
 using metadata::RevisionRecord;
 
-constexpr std::int64_t kLookMs = 10'000;
-constexpr std::int64_t kPassMs = 5 * 60'000;
+constexpr std::int64_t kLookMs = kFirstPauseMs;
+constexpr std::int64_t kPassMs = kLongestPauseMs;
 constexpr std::int64_t kShareOfPasses = 20;  ///< one part of so many of the time at most
 
 constexpr std::int64_t kTakeMs = 500;  ///< what was done meanwhile is told then
@@ -168,6 +168,7 @@ class Keeper {
     SY_RETURN_IF_ERROR(take_what_is_done());
     std::int64_t deadline = std::min(next_look_, next_pass_);
     if (!work_.idle()) deadline = std::min(deadline, context_.runtime.mono_ms() + kTakeMs);
+    deadline = std::min(deadline, work_.follow_at_mono_ms());
     SY_ASSIGN_OR_RETURN(const catalog::StoreChanges batch, watch_store(context_, next_, deadline, cancel_));
     if (batch.resnapshot || context_.runtime.mono_ms() >= next_pass_) {
       SY_ASSIGN_OR_RETURN(const ReconcileReport news, pass());
@@ -175,23 +176,47 @@ class Keeper {
       return tell_news(news);
     }
     std::set<Identity> due;
-    std::set<Identity> asked;  // whose policies are followed, once for the whole batch
+    bool plan_is_old = false;
     for (const catalog::RevisionChange& change : batch.changes) {
-      const auto seen = seen_.find(change.record.identity);
-      if (seen == seen_.end() || change.record.metadata_generation > seen->second) due.insert(change.record.identity);
+      const Identity& identity = change.record.identity;
+      const auto seen = seen_.find(identity);
+      if (seen == seen_.end() || change.record.metadata_generation > seen->second) due.insert(identity);
+      if (note_change(change.record)) plan_is_old = true;
     }
-    SY_RETURN_IF_ERROR(add_leased(batch, due, asked));
+    SY_RETURN_IF_ERROR(add_leased(batch, due, plan_is_old));
     const std::int64_t now = context_.runtime.mono_ms();
     if (now >= next_look_) {
       SY_RETURN_IF_ERROR(add_overdue(now, due));
-      moves_.add_due(now, asked);
       next_look_ = now + kLookMs;
     }
-    for (const Identity& identity : due) SY_RETURN_IF_ERROR(look_at(identity, asked));
-    std::erase_if(asked, [this](const Identity& identity) { return !is_meant(identity); });
-    if (context_.hot != nullptr) SY_RETURN_IF_ERROR(work_.follow(Asked(std::move(asked))));
+    for (const Identity& identity : due) SY_RETURN_IF_ERROR(look_at(identity));
+    if (plan_is_old || now >= work_.follow_at_mono_ms()) SY_RETURN_IF_ERROR(follow_policies());
     next_ = batch.next;  // not before: what was not looked at comes again
     return {};
+  }
+
+  /// All at once, as room that one leaves may be another's.
+  Status follow_policies() {
+    std::set<Identity> asked;
+    for (const auto& [identity, policy] : policies_) asked.insert(identity);
+    if (asked.empty()) moves_.forget_others({});
+    return context_.hot == nullptr ? Status() : work_.follow(Asked(std::move(asked)));
+  }
+
+  /// Whether the policies may ask for something else after it: what is to be moved, or how much room there is.
+  bool note_change(const RevisionRecord& record) {
+    const bool moves = is_published(record.availability) && record.policy.mode != metadata::PolicyMode::kManual &&
+                       is_meant(record.identity);
+    const auto known = policies_.find(record.identity);
+    if (known != policies_.end() && !moves) policies_.erase(known);
+    if (moves && (known == policies_.end() || known->second != record.policy)) {
+      policies_[record.identity] = record.policy;
+      work_.try_again(record.identity);
+    }
+    // Memory changes with operations, and with removals.
+    const bool fills_memory = record.hot_members > 0 || !record.finished_operations.empty() ||
+                              record.availability == metadata::Availability::kDeleted;
+    return !record.operation && (moves || fills_memory);
   }
 
   bool is_meant(const Identity& identity) const {
@@ -202,7 +227,7 @@ class Keeper {
 
   /// A lease lets its revision come into memory, and its end lets something go on, or out of it. Who renews one is
   /// known already. Only these revisions are looked at.
-  Status add_leased(const catalog::StoreChanges& batch, std::set<Identity>& due, std::set<Identity>& asked) {
+  Status add_leased(const catalog::StoreChanges& batch, std::set<Identity>& due, bool& plan_is_old) {
     std::set<Identity> changed;
     for (const Identity& identity : batch.leases_taken) {
       if (read_.insert(identity).second) changed.insert(identity);
@@ -217,7 +242,9 @@ class Keeper {
       SY_RETURN_IF_ERROR(record.status());
       const bool waits_for_it = record->availability == metadata::Availability::kDeleting || record->operation;
       if (waits_for_it && !read_.contains(identity)) due.insert(identity);
-      if (record->policy.mode != metadata::PolicyMode::kManual) asked.insert(identity);
+      if (record->policy.mode == metadata::PolicyMode::kManual) continue;
+      work_.try_again(identity);
+      plan_is_old = true;
     }
     return {};
   }
@@ -240,14 +267,14 @@ class Keeper {
     next_pass_ = now + std::max(kPassMs, (now - began) * kShareOfPasses);
     next_look_ = now + kLookMs;
     seen_ = std::move(looked.report.left_at);
+    policies_ = std::move(looked.policies);
     read_.clear();
     SY_RETURN_IF_ERROR(work_.go_on_with(later));
-    const Asked asked = selector_ ? Asked(std::move(looked.whose)) : Asked();
-    if (context_.hot != nullptr) SY_RETURN_IF_ERROR(work_.follow(asked));
+    SY_RETURN_IF_ERROR(follow_policies());
     return looks_.enter_all(std::move(looked.report));
   }
 
-  Status look_at(const Identity& identity, std::set<Identity>& asked) {
+  Status look_at(const Identity& identity) {
     if (!is_meant(identity)) return {};
     // Whoever carries it out changes the record at its end, or dies and is overdue.
     SY_ASSIGN_OR_RETURN(const bool is_being_run, context_.catalog.is_being_run(identity));
@@ -260,20 +287,12 @@ class Keeper {
     }
     SY_RETURN_IF_ERROR(looked.status());
     if (!later.empty()) return work_.go_on_with(later);
-    SY_RETURN_IF_ERROR(ask_policy_of(identity, asked));
     return enter_look(identity, std::move(looked->report));
-  }
-
-  Status ask_policy_of(const Identity& identity, std::set<Identity>& asked) {
-    const auto record = context_.catalog.get_weight_revision(identity);
-    if (record.code() == Code::kNotFound) return {};
-    SY_RETURN_IF_ERROR(record.status());
-    if (record->policy.mode != metadata::PolicyMode::kManual) asked.insert(identity);
-    return {};
   }
 
   void forget(const Identity& identity) {
     seen_.erase(identity);
+    policies_.erase(identity);
     looks_.forget(identity);
     moves_.forget(identity);
   }
@@ -295,7 +314,6 @@ class Keeper {
           break;
         case LongWork::Done::What::kMove:
           moved_.insert(done.identity);
-          for (const auto& [moved, generation] : done.report.left_at) seen_[moved] = generation;
           SY_RETURN_IF_ERROR(tell_news(moves_.enter(done.identity, std::move(done.report))));
           break;
         case LongWork::Done::What::kAllMoves:
@@ -312,9 +330,7 @@ class Keeper {
       return {};
     }
     if (!done.status.ok()) done.report.failed.push_back({formats::format_ref(done.identity), done.status});
-    SY_RETURN_IF_ERROR(enter_look(done.identity, std::move(done.report)));
-    if (context_.hot == nullptr) return {};
-    return work_.follow(Asked({done.identity}));
+    return enter_look(done.identity, std::move(done.report));
   }
 
   /// Of what had nothing to be told nothing waits any more.
@@ -322,23 +338,8 @@ class Keeper {
     const std::set<Identity> told = std::exchange(moved_, {});
     if (!done.status.ok()) {
       observer_.warning(done.status.message() + "; it is tried again");
-      if (done.asked) {
-        ReconcileReport failed;
-        for (const Identity& identity : *done.asked) {
-          failed.failed = {{formats::format_ref(identity), done.status}};
-          moves_.enter(identity, failed);
-        }
-      } else {
-        next_pass_ = std::min(next_pass_, context_.runtime.mono_ms() + kLookMs);
-      }
-      return {};
-    }
-    if (!done.asked) {
+    } else {
       moves_.forget_others(told);
-      return {};
-    }
-    for (const Identity& identity : *done.asked) {
-      if (!told.contains(identity)) moves_.forget(identity);
     }
     return {};
   }
@@ -371,9 +372,10 @@ class Keeper {
   std::int64_t next_look_ = 0;
   std::int64_t next_pass_ = 0;
   bool told_ended_ = false;
-  std::map<Identity, std::uint64_t> seen_;  ///< the generations that our own looks left behind
-  std::set<Identity> read_;                 ///< of which a lease was seen to be taken
-  std::set<Identity> moved_;                ///< told since the policies were followed to the end
+  std::map<Identity, std::uint64_t> seen_;         ///< the generations that our own looks left behind
+  std::set<Identity> read_;                        ///< of which a lease was seen to be taken
+  std::map<Identity, metadata::Policy> policies_;  ///< that move something
+  std::set<Identity> moved_;                       ///< told since the policies were followed to the end
   Ledger looks_;
   Ledger moves_;
   LongWork work_;  ///< last: it uses the others

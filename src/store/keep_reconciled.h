@@ -1,7 +1,8 @@
 // Keeping a store reconciled: a pass over it, then whatever comes, until it is cancelled.
 //
 //   a change of a record, or the end of a lease     that revision is looked at at once; the log wakes it
-//   a lease that is taken or ends                   the policy of that revision is followed, once for all of a batch
+//   a lease that is taken or ends, a move or        the policies are followed, all of them and once for a batch, as the
+//   a removal that ended, a cool-down that is over  room that one leaves may be another's
 //   expired leases, writers and runners             every 10 seconds, by the rows that they have
 //   what changes without the log (a lost object,    a pass every 5 minutes, and never more than a twentieth of the
 //   memory that went away), and after a trim        time
@@ -9,8 +10,8 @@
 // What takes long, operations that were begun and what the policies move, is done in a task of its own (long_work.h),
 // one after another, and nothing else waits for it.
 //
-// What could not be done is tried again after 10 seconds, then after twice as long each time, up to a pass. What a look
-// changes itself is no reason for another one.
+// What could not be done is tried again after 10 seconds, then after twice as long each time, up to a pass. A move is
+// tried at once where its policy changed, or a lease of it came or ended; what it changed itself shortens no pause.
 #pragma once
 
 #include <functional>

@@ -1,5 +1,6 @@
 #include "store/long_work.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/workers.h"
@@ -37,9 +38,13 @@ Status LongWork::go_on_with(const std::set<Identity>& revisions) {
 }
 
 Status LongWork::follow(const Asked& asked) {
-  if (asked && asked->empty()) return {};
   {
     const std::lock_guard lock(mutex_);
+    if (asked && asked->empty()) {
+      pauses_.clear();
+      again_at_mono_ms_ = INT64_MAX;
+      return {};
+    }
     if (!moves_) {
       moves_ = asked;
     } else if (!asked) {
@@ -104,12 +109,68 @@ void LongWork::look_at(const Identity& identity) {
   done(std::move(one));
 }
 
+Status LongWork::may_try(const metadata::Move& move) {
+  const std::lock_guard lock(mutex_);
+  const auto pause = pauses_.find(move.identity);
+  const bool waits =
+      pause != pauses_.end() && pause->second.tried && context_.runtime.mono_ms() < pause->second.until_mono_ms;
+  if (waits) return pause->second.why;
+  trying_ = move.identity;
+  return {};
+}
+
+void LongWork::pause(const Identity& identity, const ReconcileReport& report, std::int64_t now) {
+  const std::lock_guard lock(mutex_);
+  const bool tried = std::exchange(trying_, std::nullopt) == identity;
+  const bool waits = !report.waiting.empty();
+  if (!waits && report.failed.empty()) {
+    pauses_.erase(identity);
+    return;
+  }
+  Pause& pause = pauses_[identity];
+  if (now < pause.until_mono_ms && !tried) return;
+  pause.tried = tried;
+  pause.length_ms = std::clamp(2 * pause.length_ms, kFirstPauseMs, kLongestPauseMs);
+  pause.until_mono_ms = now + pause.length_ms;
+  pause.why = (waits ? report.waiting : report.failed).front().why;
+}
+
+void LongWork::try_again(const Identity& identity) {
+  const std::lock_guard lock(mutex_);
+  pauses_.erase(identity);
+}
+
+std::int64_t LongWork::follow_at_mono_ms() {
+  const std::lock_guard lock(mutex_);
+  std::int64_t at = INT64_MAX;
+  if (works_ || moves_) return at;
+  at = again_at_mono_ms_;
+  for (const auto& [identity, pause] : pauses_) at = std::min(at, pause.until_mono_ms);
+  return at;
+}
+
 void LongWork::make_moves(const Asked& asked) {
-  const auto tell = [this](const Identity& identity, ReconcileReport report) {
+  const std::int64_t began = context_.runtime.mono_ms();
+  std::int64_t again = INT64_MAX;
+  PolicyReports reports;
+  reports.tell = [this](const Identity& identity, ReconcileReport report) {
+    pause(identity, report, context_.runtime.mono_ms());
     done({.what = Done::What::kMove, .identity = identity, .report = std::move(report)});
   };
+  reports.may_try = [this](const metadata::Move& move) { return may_try(move); };
+  reports.on_again = [&again](std::int64_t at_mono_ms) { again = at_mono_ms; };
   Done all{.what = Done::What::kAllMoves, .asked = asked};
-  all.status = report_policies(context_, asked, observer_, stop_, tell);
+  all.status = report_policies(context_, asked, observer_, stop_, reports);
+  {
+    const std::lock_guard lock(mutex_);
+    if (!all.status.ok()) again = context_.runtime.mono_ms() + kFirstPauseMs;
+    again_at_mono_ms_ = again;
+    for (auto& [identity, pause] : pauses_) {
+      if (!all.status.ok()) pause.until_mono_ms = std::max(pause.until_mono_ms, again);
+    }
+    // Those of which nothing is wanted any more.
+    std::erase_if(pauses_, [&](const auto& one) { return one.second.until_mono_ms <= began; });
+  }
   done(std::move(all));
 }
 

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "metadata/commands.h"
 #include "store/keep_reconciled.h"
 #include "store/test_hot_store.h"
@@ -19,6 +21,35 @@ class LongWorkTest : public HotStoreTest {
     command.policy.mode = mode;
     command.policy.prefer = Residency::kHot;
     ASSERT_TRUE(catalog_->update_weight_policy(command).ok());
+  }
+  void set_policy(const metadata::Identity& identity, metadata::PolicyMode mode, Residency prefer) {
+    metadata::UpdateWeightPolicy command;
+    command.identity = identity;
+    command.expected_metadata_generation = catalog_->get_weight_revision(identity).value().metadata_generation;
+    command.policy.mode = mode;
+    command.policy.prefer = prefer;
+    ASSERT_TRUE(catalog_->update_weight_policy(command).ok());
+  }
+  std::string lease(const metadata::Identity& identity) {
+    metadata::AcquireLease command;
+    command.identity = identity;
+    command.holder = "reader";
+    command.nonce = runtime_.random_hex(16);
+    command.ttl_ms = 300'000;
+    return catalog_->acquire_lease(command).value().lease->lease_id;
+  }
+  void release(const std::string& lease_id) { ASSERT_TRUE(catalog_->release_lease({.lease_id = lease_id}).ok()); }
+  /// With bytes of its own.
+  metadata::Identity import_different(const std::string& resource) {
+    fs::create_directories(root_.path() + "/" + resource);
+    std::ofstream(root_.path() + "/" + resource + "/w.bin", std::ios::binary)
+        << std::string(kObjects * kMiB, 'd') + resource;
+    ImportRequest request;
+    request.source = root_.path() + "/" + resource;
+    request.target.ref = {resource, "main", std::nullopt};
+    request.chunk_bytes = 4 * kMiB;
+    const auto source = open_source(request.source, false).value();
+    return run_import(*context_, request, *source, silent_, cancel_).value().record.identity;
   }
   metadata::Identity import_other() {
     ImportRequest request;
@@ -107,6 +138,97 @@ TEST_F(LongWorkTest, WhatIsUnderWayWhenItEndsGoesOnLater) {
   reconcile();
   EXPECT_FALSE(record().operation);
   EXPECT_EQ(record().residency, Residency::kHot);
+}
+
+/// In memory for one of two revisions.
+class OneOfTwoTest : public LongWorkTest {
+ protected:
+  void SetUp() override {
+    LongWorkTest::SetUp();
+    if (IsSkipped()) return;
+    options_.policy_cooldown_ms = 0;
+    use_capacity(6 * kMiB);
+    other_ = import_different("other");
+  }
+  metadata::Identity other_;
+};
+
+TEST_F(OneOfTwoTest, RoomGoesToWhoIsReadOnceTheOtherIsNot) {
+  ASSERT_TRUE(rehydrate().ok());
+  set_policy(identity_, metadata::PolicyMode::kAuto, Residency::kHot);
+  set_policy(other_, metadata::PolicyMode::kAuto, Residency::kHot);
+  const std::string first = lease(identity_);
+  const std::string second = lease(other_);
+  const auto lines = keep("other@main#1: HOT by its policy: read now", [&] { release(first); });
+  EXPECT_EQ(lines, (std::vector<std::string>{"m@main#1: COLD by its policy: room is made for what is read now",
+                                             "other@main#1: HOT by its policy: read now"}));
+}
+
+TEST_F(OneOfTwoTest, APinComesWhenSomebodyElseGoes) {
+  ASSERT_TRUE(rehydrate().ok());
+  set_policy(other_, metadata::PolicyMode::kPinned, Residency::kHot);
+  bool gone = false;
+  heard_ = [&](const std::vector<std::string>& lines) {
+    if (lines.empty() || std::exchange(gone, true)) return;
+    ASSERT_TRUE(evict().ok());
+  };
+  const auto lines = keep("other@main#1: HOT by its policy: pinned", [] {});
+  EXPECT_EQ(lines, (std::vector<std::string>{"waiting: other@main#1", "other@main#1: HOT by its policy: pinned"}));
+}
+
+TEST_F(OneOfTwoTest, TheEndOfACoolDownIsAReason) {
+  options_.policy_cooldown_ms = 1'500;
+  ASSERT_TRUE(rehydrate().ok());
+  set_policy(identity_, metadata::PolicyMode::kAuto, Residency::kHot);
+  set_policy(other_, metadata::PolicyMode::kAuto, Residency::kHot);
+  lease(other_);
+  const auto lines = keep("other@main#1: HOT by its policy: read now", [] {});
+  ASSERT_FALSE(lines.empty());
+  EXPECT_EQ(lines.back(), "other@main#1: HOT by its policy: read now");
+}
+
+TEST_F(OneOfTwoTest, MemoryAboveTheMarkIsEasedAtOnce) {
+  use_capacity(9 * kMiB - kMiB / 2);  // for two, above the mark
+  ASSERT_TRUE(rehydrate().ok());
+  set_policy(identity_, metadata::PolicyMode::kAuto, Residency::kHot);
+  const auto lines = keep("m@main#1: COLD by its policy: memory is above the high watermark", [&] {
+    ResidencyRequest request;
+    request.target.ref = {"other", "main", 1};
+    ASSERT_TRUE(run_rehydrate(*context_, request, silent_, cancel_).ok());
+  });
+  EXPECT_EQ(lines, std::vector<std::string>{"m@main#1: COLD by its policy: memory is above the high watermark"});
+}
+
+TEST_F(LongWorkTest, AMoveThatOthersAreInTheWayOfIsNotRepeatedAtOnce) {
+  runtime_.skip_sleeps();
+  ASSERT_TRUE(rehydrate().ok());
+  set_policy(identity_, metadata::PolicyMode::kPinned, Residency::kCold);
+  const auto tier = hot_->make().value();
+  std::unique_ptr<tiers::GroupLock> stopped;  // a process that was stopped while it counted
+  runtime_.on("residency.after_start",
+              [&] { stopped = tier->try_lock_group(attempt_of(record()).group, false).value(); });
+  const auto lines = keep("waiting: m@main#1", [] {});
+  EXPECT_EQ(lines, std::vector<std::string>{"waiting: m@main#1"});
+  stopped.reset();
+  runtime_.on("residency.after_start", [] {});
+  LongWork work(*context_, silent_);
+  const auto follow = [&] {
+    EXPECT_TRUE(work.follow(Asked({identity_})).ok());
+    while (
+        !std::ranges::any_of(work.take(), [](const auto& one) { return one.what == LongWork::Done::What::kAllMoves; }))
+      runtime_.sleep_ms(1);
+  };
+  runtime_.on("residency.after_start",
+              [&] { stopped = tier->try_lock_group(attempt_of(record()).group, false).value(); });
+  follow();
+  const std::size_t tried = record().finished_operations.size();
+  follow();
+  EXPECT_EQ(record().finished_operations.size(), tried);
+  stopped.reset();
+  runtime_.on("residency.after_start", [] {});
+  work.try_again(identity_);
+  follow();
+  EXPECT_EQ(record().residency, Residency::kCold) << "there is a reason to try it at once";
 }
 
 }  // namespace

@@ -44,19 +44,18 @@ Status plan_promotion(Context& context, tiers::Tier& tier, PlacedRevision& place
 using HotByGroup = std::map<std::string, std::vector<metadata::HotReplica>>;
 
 /// Another limit than hot.capacity may leave less; and what is claimed is as good as used.
-Status look_into_memory(Context& context, Placement& found, HotByGroup& by_group) {
+Status look_into_memory(Context& context, std::shared_ptr<tiers::Tier> tier, Placement& found, HotByGroup& by_group) {
   metadata::Memory& memory = found.memory;
   memory.boot_id = context.runtime.epoch();
   memory.high_watermark_millionths = context.options.hot_high_watermark_millionths;
   memory.low_watermark_millionths = context.options.hot_low_watermark_millionths;
-  SY_ASSIGN_OR_RETURN(const auto tier, context.hot->make());
   SY_ASSIGN_OR_RETURN(const tiers::TierUsage usage, tier->usage([&](const tiers::ObjectStat& object) {
     by_group[object.name.in.group].push_back({object.storage, object.bytes});
   }));
   SY_ASSIGN_OR_RETURN(memory.instance, tier->instance());
   memory.used_bytes = usage.bytes + usage.claimed_bytes;
   memory.capacity_bytes = std::min(usage.capacity_bytes, memory.used_bytes + usage.free_bytes);
-  found.tier = tier;
+  found.tier = std::move(tier);
   return {};
 }
 
@@ -88,29 +87,32 @@ Status for_each_use_of(Context& context, const HotByGroup& by_group, const std::
   return {};
 }
 
-void place(const catalog::Catalog::RevisionUse& use, HotByGroup& by_group, Placement& found) {
-  if (use.record.availability != metadata::Availability::kReady &&
-      use.record.availability != metadata::Availability::kDegraded) {
-    return;
-  }
+PlacedRevision placed_of(const catalog::Catalog::RevisionUse& use) {
   PlacedRevision placed;
   placed.record = use.record;
   placed.leased = use.live_leases > 0;
   placed.last_use = use.last_use;
   placed.cold_whole = use.record.availability == metadata::Availability::kReady;
+  return placed;
+}
+
+void place(const catalog::Catalog::RevisionUse& use, HotByGroup& by_group, Placement& found) {
+  if (!is_published(use.record.availability)) return;
+  PlacedRevision placed = placed_of(use);
   const auto hot = by_group.find(attempt_of(use.record).group);
   if (hot != by_group.end()) placed.hot = std::move(hot->second);
   found.revisions.push_back(std::move(placed));
 }
 
-Result<bool> has_any_policy(Context& context, const Asked& asked) {
-  bool any = false;
+/// Those that are asked and have a policy, before anything is looked at but records.
+Result<std::vector<PlacedRevision>> with_policies(Context& context, const Asked& asked) {
+  std::vector<PlacedRevision> found;
   const Visit look = [&](const auto& use) {
-    any = any || has_policy(use.record);
-    return !any;
+    if (has_policy(use.record)) found.push_back(placed_of(use));
+    return true;
   };
   SY_RETURN_IF_ERROR(asked ? for_each_use_of(context, {}, *asked, look) : for_each_use(context, look));
-  return any;
+  return found;
 }
 
 }  // namespace
@@ -119,7 +121,8 @@ Result<Placement> find_placement(Context& context) {
   if (context.hot == nullptr) return Status(Code::kUnavailable, "this store has no memory tier");
   Placement found;
   HotByGroup by_group;
-  SY_RETURN_IF_ERROR(look_into_memory(context, found, by_group));
+  SY_ASSIGN_OR_RETURN(auto tier, context.hot->make());
+  SY_RETURN_IF_ERROR(look_into_memory(context, std::move(tier), found, by_group));
   SY_RETURN_IF_ERROR(for_each_use_of(context, by_group, {}, [&](const auto& use) {
     place(use, by_group, found);
     return true;
@@ -130,11 +133,20 @@ Result<Placement> find_placement(Context& context) {
 Result<std::optional<Placement>> find_placement_for(Context& context, const Asked& asked,
                                                     const metadata::LastUse& now) {
   if (context.hot == nullptr) return std::optional<Placement>();
-  SY_ASSIGN_OR_RETURN(const bool any_policy, has_any_policy(context, asked));
-  if (!any_policy) return std::optional<Placement>();
+  SY_ASSIGN_OR_RETURN(const auto wishes, with_policies(context, asked));
+  if (wishes.empty()) return std::optional<Placement>();
   Placement found;
+  found.memory.instance = mounted_instance(context);
+  found.memory.boot_id = context.runtime.epoch();
+  // A memory is made only for what is to come into it.
+  const bool to_bring = std::ranges::any_of(wishes, [&](const PlacedRevision& one) {
+    return may_be_brought(one, found.memory, now, context.options.policy_cooldown_ms);
+  });
+  auto tier = to_bring ? context.hot->make() : context.hot->find();
+  if (tier.ok() && *tier == nullptr) return std::optional<Placement>();
   HotByGroup by_group;
-  found.no_memory = look_into_memory(context, found, by_group);
+  found.no_memory = tier.status();
+  if (tier.ok()) found.no_memory = look_into_memory(context, *std::move(tier), found, by_group);
   const Visit visit = [&](const auto& use) {
     // Most revisions of a large store are cold and stay so.
     const bool is_hot = by_group.contains(attempt_of(use.record).group);

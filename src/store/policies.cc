@@ -58,32 +58,56 @@ void keep_asked(const std::set<metadata::Identity>& asked, std::vector<Move>& mo
   });
 }
 
+/// What the plan's moves came to.
+struct Moved {
+  bool any = false;
+  std::set<metadata::Identity> left;  ///< those that were not made: they are not tried twice
+};
+
+Status make_moves(Context& context, const std::vector<Move>& moves, Observer& observer, const CancelFlag& cancel,
+                  const PolicyHooks& hooks, Moved& moved) {
+  for (const Move& move : moves) {
+    if (cancel.load()) return cancelled("following the policies");
+    if (moved.left.contains(move.identity)) continue;
+    Status made = hooks.may_try ? hooks.may_try(move) : Status();
+    if (made.ok()) made = make_move(context, move, observer, cancel);
+    if (is_cancelled(made)) return made;
+    if (made.ok()) moved.any = true;
+    if (!made.ok()) moved.left.insert(move.identity);
+    if (made.code() == Code::kBusy || !is_overtaken(made)) hooks.on_move(move, made);
+  }
+  return {};
+}
+
 }  // namespace
 
 Status follow_policies(Context& context, const Asked& asked, Observer& observer, const CancelFlag& cancel,
                        const PolicyHooks& hooks) {
-  SY_ASSIGN_OR_RETURN(const metadata::LastUse now, context.catalog.use_now());
-  SY_ASSIGN_OR_RETURN(const auto placement, find_placement_for(context, asked, now));
-  if (!placement) return {};
-  metadata::PolicyPlan plan =
-      metadata::moves_of(placement->revisions, placement->memory, now, context.options.policy_cooldown_ms);
-  if (!hooks.on_wait) SY_RETURN_IF_ERROR(placement->no_memory);
-  const auto tell = [&](const std::vector<Move>& moves, const OnMove& hook, bool pinned) {
-    for (const Move& move : moves) {
-      if (!hook) return;
-      hook(move, placement->no_memory.ok() ? no_room(move, *placement, pinned) : placement->no_memory);
-    }
-  };
-  tell(plan.without_room, hooks.on_wait, true);
-  tell(plan.stay_cold, hooks.on_stay, false);
-  if (asked) keep_asked(*asked, plan.moves);
-  for (const Move& move : plan.moves) {
-    if (cancel.load()) return cancelled("following the policies");
-    const Status moved = make_move(context, move, observer, cancel);
-    if (is_cancelled(moved)) return moved;
-    if (!is_overtaken(moved)) hooks.on_move(move, moved);
+  constexpr int kRoundsMax = 3;
+  Moved moved;
+  for (int round = 1;; ++round) {
+    SY_ASSIGN_OR_RETURN(const metadata::LastUse now, context.catalog.use_now());
+    SY_ASSIGN_OR_RETURN(const auto placement, find_placement_for(context, asked, now));
+    if (!placement) return {};
+    metadata::PolicyPlan plan =
+        metadata::moves_of(placement->revisions, placement->memory, now, context.options.policy_cooldown_ms);
+    if (!hooks.on_wait) SY_RETURN_IF_ERROR(placement->no_memory);
+    if (asked) keep_asked(*asked, plan.moves);
+    moved.any = false;
+    SY_RETURN_IF_ERROR(make_moves(context, plan.moves, observer, cancel, hooks, moved));
+    const bool some_stay = !plan.without_room.empty() || !plan.stay_cold.empty();
+    if (moved.any && some_stay && round < kRoundsMax) continue;
+    const auto tell = [&](const std::vector<Move>& moves, const OnMove& hook, bool pinned) {
+      for (const Move& move : moves) {
+        if (!hook) return;
+        hook(move, placement->no_memory.ok() ? no_room(move, *placement, pinned) : placement->no_memory);
+      }
+    };
+    tell(plan.without_room, hooks.on_wait, true);
+    tell(plan.stay_cold, hooks.on_stay, false);
+    if (hooks.on_again && plan.again_at_mono_ms) hooks.on_again(*plan.again_at_mono_ms);
+    return {};
   }
-  return {};
 }
 
 }  // namespace steelyard::store

@@ -11,7 +11,8 @@
 
 namespace steelyard::store {
 
-/// A move that was made, or failed. One that a lease, an operation or another process was in the way of is not told.
+/// A move that was made, failed, or that others were in the way of (BUSY). One that was planned from a record that has
+/// changed since is not told.
 using OnMove = std::function<void(const metadata::Move& move, const Status& status)>;
 
 struct PolicyHooks {
@@ -19,9 +20,12 @@ struct PolicyHooks {
   OnMove on_wait =
       {};  ///< of pins that memory has no room for, or of which none can be used here; else that is an error
   OnMove on_stay = {};  ///< of AUTO ones that somebody reads now, and that memory has no room for
+  std::function<Status(const metadata::Move& move)> may_try = {};  ///< an error is why a move is not tried again yet
+  std::function<void(std::int64_t at_mono_ms)> on_again = {};      ///< a cool-down ends then, which may change the plan
 };
 
-/// The moves of those that are asked, and the evictions that make room for them. An error only where what is to be done
+/// The moves of those that are asked, and the evictions that make room for them; then what they left without room is
+/// looked at again, as they may have made some. An error only where what is to be done
 /// could not be found out, or when it was cancelled.
 Status follow_policies(Context& context, const Asked& asked, Observer& observer, const CancelFlag& cancel,
                        const PolicyHooks& hooks);

@@ -54,6 +54,10 @@ class PoliciesTest : public HotStoreTest {
     command.process = runtime_.self();
     return catalog_->acquire_lease(command).value().lease.value();
   }
+  /// What comes next is used later than what was before.
+  void later() {
+    for (const std::int64_t now = runtime_.mono_ms(); runtime_.mono_ms() == now;) runtime_.sleep_ms(1);
+  }
   void release(const metadata::Lease& lease) {
     ASSERT_TRUE(catalog_->release_lease({.lease_id = lease.lease_id}).ok());
   }
@@ -237,6 +241,7 @@ TEST_F(PoliciesTest, WhatIsReadIsNotEvicted) {
   ASSERT_TRUE(rehydrate(identity_).ok());
   ASSERT_TRUE(rehydrate(b).ok());
   const auto first = lease(identity_);
+  later();
   const auto second = lease(b);
   for (const bool room : {false, true}) {
     const auto refused = rehydrate(c, room);
@@ -481,6 +486,95 @@ TEST_F(PoliciesTest, ACooldownKeepsARevisionWhereItCameTo) {
   const auto again = lease(identity_);
   EXPECT_TRUE(reconcile().changes.empty()) << "it was moved less than five minutes ago";
   release(again);
+}
+
+TEST_F(PoliciesTest, NothingGoesForWhatAPolicyRefuses) {
+  shrink(6 * kMiB);
+  const auto c = import_other("c", 'c');
+  ASSERT_TRUE(rehydrate(identity_).ok());
+  set_policy(c, PolicyMode::kPinned, Residency::kCold);
+  for (const bool room : {false, true}) {
+    const auto refused = rehydrate(c, room);
+    EXPECT_EQ(refused.code(), Code::kPolicyUnsatisfiable) << refused.status().to_string();
+  }
+  EXPECT_EQ(record().residency, Residency::kHot);
+  EXPECT_TRUE(record_of(identity_).finished_operations.size() == 1) << "it was brought, and never evicted";
+}
+
+TEST_F(PoliciesTest, NothingGoesWhereTheCapacityWasLoweredTooFar) {
+  const auto c = import_other("c", 'c');
+  ASSERT_TRUE(rehydrate(identity_).ok());
+  shrink(3 * kMiB);
+  const auto refused = rehydrate(c, true);
+  EXPECT_EQ(refused.code(), Code::kNoSpace) << refused.status().to_string();
+  EXPECT_EQ(record().residency, Residency::kHot);
+  shrink(4 * kMiB + kMiB / 2);
+  const auto b = import_other("b", 'b');
+  ASSERT_TRUE(rehydrate(b, true).ok()) << "where it is enough it goes";
+  EXPECT_EQ(record().residency, Residency::kCold);
+}
+
+TEST_F(PoliciesTest, RoomThatAMoveOfTheSamePassMadeIsUsed) {
+  shrink(7 * kMiB);
+  const auto b = import_other("b", 'b');
+  ASSERT_TRUE(rehydrate(identity_).ok());
+  metadata::UpdateWeightPolicy mixed;
+  mixed.identity = identity_;
+  mixed.expected_metadata_generation = record().metadata_generation;
+  mixed.policy = {.prefer = Residency::kMixed, .ratio_millionths = 250'000, .mode = PolicyMode::kPinned};
+  ASSERT_TRUE(catalog_->update_weight_policy(mixed).ok());
+  set_policy(b, PolicyMode::kPinned, Residency::kHot);
+  const ReconcileReport report = reconcile();
+  EXPECT_TRUE(report.waiting.empty());
+  EXPECT_EQ(record().residency, Residency::kMixed);
+  EXPECT_EQ(record_of(b).residency, Residency::kHot);
+}
+
+TEST_F(PoliciesTest, AMemoryIsMadeOnlyForWhatComesIntoIt) {
+  set_policy(identity_, PolicyMode::kPinned, Residency::kCold);
+  bool made = false;
+  hot_.emplace([&](bool create) -> Result<std::unique_ptr<tiers::Tier>> {
+    made = made || create;
+    return Status(Code::kNotFound, "there is none");
+  });
+  EXPECT_TRUE(reconcile().waiting.empty());
+  EXPECT_FALSE(made);
+}
+
+TEST_F(PoliciesTest, AMoveThatOthersAreInTheWayOfWaits) {
+  ASSERT_TRUE(rehydrate(identity_).ok());
+  set_policy(identity_, PolicyMode::kPinned, Residency::kCold);
+  // Somebody begins to read it.
+  std::optional<metadata::Lease> held;
+  runtime_.on("evict.after_read_back", [&] {
+    if (!held) held = lease(identity_);
+  });
+  const ReconcileReport report = reconcile();
+  ASSERT_EQ(report.waiting.size(), 1U);
+  EXPECT_EQ(report.waiting[0].why.code(), Code::kBusy);
+  EXPECT_TRUE(report.failed.empty());
+}
+
+TEST_F(PoliciesTest, WhatOthersBeginDuringALookIsNotTakenForItsOwn) {
+  ASSERT_TRUE(rehydrate(identity_).ok());
+  const auto look = [&] {
+    return look_at_revisions(*context_, std::nullopt, silent_, cancel_, nullptr).value().report;
+  };
+  const std::uint64_t before = runtime_.passes("tier.instance");
+  EXPECT_TRUE(look().left_at.empty());
+  std::uint64_t left = runtime_.passes("tier.instance") - before;
+  ResidencyRequest begin;
+  begin.target.ref = {"m", "main", 1};
+  begin.wait = false;
+  // The last that a look asks is where memory is.
+  runtime_.on("tier.instance", [&] {
+    if (--left != 0) return;
+    EXPECT_TRUE(run_evict(*context_, begin, silent_, cancel_).ok());
+  });
+  const ReconcileReport report = look();
+  runtime_.on("tier.instance", [] {});
+  ASSERT_TRUE(record().operation);
+  EXPECT_TRUE(report.left_at.empty());
 }
 
 }  // namespace

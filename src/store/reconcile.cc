@@ -36,25 +36,15 @@ using metadata::RevisionRecord;
 
 constexpr int kTriesMax = 5;
 
-void note_left(Context& context, const metadata::Identity& identity, std::uint64_t generation_before,
-               ReconcileReport& report) {
-  const auto now = context.catalog.get_weight_revision(identity);
-  if (now.ok() && now->metadata_generation != generation_before) report.left_at[identity] = now->metadata_generation;
-}
-
 class Reconciliation {
  public:
   Reconciliation(Context& context, Observer& observer, const CancelFlag& cancel, std::set<metadata::Identity>* later)
       : context_(context), observer_(observer), cancel_(cancel), later_(later), stop_(cancel) {}
 
-  Status one(const RevisionRecord& record) {
-    SY_RETURN_IF_ERROR(look_until_settled(record));
-    note_left(context_, record.identity, record.metadata_generation, report_);
-    return {};
-  }
-
-  Status look_until_settled(RevisionRecord record) {
+  Status one(RevisionRecord record) {
     ++report_.checked;
+    const bool has_policy = is_published(record.availability) && record.policy.mode != metadata::PolicyMode::kManual;
+    if (has_policy) policies_[record.identity] = record.policy;
     const std::string ref = formats::format_ref(record.identity);
     for (int tries = 1;; ++tries) {
       if (cancel_.load()) return cancelled("reconcile");
@@ -83,6 +73,7 @@ class Reconciliation {
   }
 
   ReconcileReport take() { return std::move(report_); }
+  std::map<metadata::Identity, metadata::Policy> take_policies() { return std::move(policies_); }
 
  private:
   template <typename Visit>
@@ -159,11 +150,13 @@ class Reconciliation {
   }
 
   Status look_at_published(RevisionRecord record) {
+    const std::uint64_t found = record.metadata_generation;
     SY_RETURN_IF_ERROR(context_.catalog.reap_leases(record.identity).status());
     SY_RETURN_IF_ERROR(remove_stray_marker(record));
     restore_marker(record);
     SY_RETURN_IF_ERROR(go_on_with_repair(record));
     SY_RETURN_IF_ERROR(end_move(record));
+    const std::string known = id_of(record.operation);
     SY_ASSIGN_OR_RETURN(record, context_.catalog.get_weight_revision(record.identity));
     SY_ASSIGN_OR_RETURN(RevisionRecord after, observe(record));
     // Memory has what the cold tier was found to lack.
@@ -172,6 +165,7 @@ class Reconciliation {
     if (!is_published(after.availability)) {
       return look_at(after);
     }
+    if (after.metadata_generation != found) note_left(after, known);
     tell_where_memory_is(after);
     if (after.residency != record.residency && after.residency != metadata::Residency::kAbsent &&
         record.residency != metadata::Residency::kAbsent) {
@@ -185,6 +179,17 @@ class Reconciliation {
                                         counted(after.damage.count, "missing or damaged object")));
     }
     return {};
+  }
+
+  static std::string id_of(const std::optional<metadata::Operation>& operation) {
+    return operation ? operation->operation_id : std::string();
+  }
+
+  /// What this look has seen of the record to the end, so that no change up to it is a reason for another one. An
+  /// operation that others began meanwhile was not dealt with.
+  void note_left(const RevisionRecord& record, const std::string& known_operation) {
+    const bool dealt_with = !record.operation || id_of(record.operation) == known_operation;
+    if (dealt_with) report_.left_at[record.identity] = record.metadata_generation;
   }
 
   Status go_on_with_repair(RevisionRecord& record) {
@@ -397,6 +402,8 @@ class Reconciliation {
   StopSignal stop_;
   std::set<std::uint64_t> suspects_;  ///< storage that some revision has recorded as damaged
   ReconcileReport report_;
+  std::map<metadata::Identity, metadata::Policy>
+      policies_;  ///< of those that were looked at: those that move something
 };
 
 }  // namespace
@@ -408,7 +415,7 @@ Result<Looked> look_at_revisions(Context& context, const std::optional<Selector>
   Reconciliation reconciliation(context, observer, cancel, later);
   if (!selector) {
     SY_RETURN_IF_ERROR(reconciliation.all());
-    return Looked{reconciliation.take(), {}};
+    return Looked{reconciliation.take(), {}, reconciliation.take_policies()};
   }
   const auto published = [](const RevisionRecord& record) { return record.committed_seq != 0; };
   const auto live = [&](const RevisionRecord& record) {
@@ -418,30 +425,31 @@ Result<Looked> look_at_revisions(Context& context, const std::optional<Selector>
   SY_ASSIGN_OR_RETURN(const RevisionRecord record,
                       newest_that(context.catalog, *selector, {live, importing, published}));
   SY_RETURN_IF_ERROR(reconciliation.one(record));
-  return Looked{reconciliation.take(), {record.identity}};
+  return Looked{reconciliation.take(), {record.identity}, reconciliation.take_policies()};
 }
 
 Status report_policies(Context& context, const Asked& asked, Observer& observer, const CancelFlag& cancel,
-                       const std::function<void(const metadata::Identity&, ReconcileReport)>& tell) {
+                       const PolicyReports& reports) {
   if (context.hot == nullptr) return {};
   const auto on_wait = [&](const metadata::Move& move, const Status& why) {
     ReconcileReport report;
     report.waiting.push_back({formats::format_ref(move.identity), why});
-    tell(move.identity, std::move(report));
+    reports.tell(move.identity, std::move(report));
   };
   const auto on_move = [&](const metadata::Move& move, const Status& moved) {
-    if (moved.code() == Code::kNoSpace) return on_wait(move, moved);
+    if (moved.code() == Code::kNoSpace || moved.code() == Code::kBusy) return on_wait(move, moved);
     const std::string ref = formats::format_ref(move.identity);
     ReconcileReport report;
-    note_left(context, move.identity, move.expected_metadata_generation, report);
     if (moved.ok()) {
       report.changes.push_back({ref, fmt::format("{} by its policy: {}", name_of(move.target), move.why)});
     } else {
       report.failed.push_back({ref, moved});
     }
-    tell(move.identity, std::move(report));
+    reports.tell(move.identity, std::move(report));
   };
-  return follow_policies(context, asked, observer, cancel, {.on_move = on_move, .on_wait = on_wait});
+  return follow_policies(
+      context, asked, observer, cancel,
+      {.on_move = on_move, .on_wait = on_wait, .may_try = reports.may_try, .on_again = reports.on_again});
 }
 
 Result<ReconcileReport> run_reconcile(Context& context, const std::optional<Selector>& selector, Observer& observer,
@@ -457,10 +465,9 @@ Result<ReconcileReport> run_reconcile(Context& context, const std::optional<Sele
     std::ranges::move(one.changes, std::back_inserter(report.changes));
     std::ranges::move(one.waiting, std::back_inserter(report.waiting));
     std::ranges::move(one.failed, std::back_inserter(report.failed));
-    for (const auto& [left, generation] : one.left_at) report.left_at[left] = generation;
   };
   const Asked asked = selector ? Asked(std::move(looked.whose)) : Asked();
-  SY_RETURN_IF_ERROR(report_policies(context, asked, observer, cancel, add));
+  SY_RETURN_IF_ERROR(report_policies(context, asked, observer, cancel, {.tell = add}));
   return std::move(report);
 }
 

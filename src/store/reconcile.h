@@ -2,15 +2,19 @@
 //
 //   IMPORTING        its writer gave no sign of life for import.abandon_after: aborted
 //   DELETING         its bytes go, unless a lease lives
-//   READY, DEGRADED  expired leases end; a missing `committed` marker is written; a repair without a runner goes on;
-//                    members that are missing or have another size make it DEGRADED, recorded damage is read again,
-//                    and so is what another revision has recorded of shared bytes
+//   READY, DEGRADED  expired leases end; a missing `committed` marker is written; an operation without a runner goes
+//                    on (repair, eviction, rehydration); members that are missing or have another size make it
+//                    DEGRADED, recorded damage is read again, and so is, in a look at the whole store, what another
+//                    revision has recorded of shared bytes; what lies in memory here is counted
+//   then             the policies move what is not where it should be (policies.h)
 #pragma once
 
 #include <functional>
+#include <map>
 #include <optional>
 #include <set>
 
+#include "metadata/placement_policy.h"
 #include "store/context.h"
 #include "store/placement.h"
 
@@ -24,13 +28,19 @@ Result<ReconcileReport> run_reconcile(Context& context, const std::optional<Sele
 /// Its two parts, for who keeps a store reconciled (keep_reconciled.h).
 struct Looked {
   ReconcileReport report;
-  std::set<metadata::Identity> whose;  ///< of a selector: the one revision that it means
+  std::set<metadata::Identity> whose;                            ///< of a selector: the one revision that it means
+  std::map<metadata::Identity, metadata::Policy> policies = {};  ///< of what was looked at: those that move something
 };
 /// All but the policies. Revisions with an operation are only put into `later`, where that is given.
 Result<Looked> look_at_revisions(Context& context, const std::optional<Selector>& selector, Observer& observer,
                                  const CancelFlag& cancel, std::set<metadata::Identity>* later);
-/// What the policies ask for; `tell` gets what each move came to, as it comes.
+/// What the policies ask for; `tell` gets what each move came to, as it comes. For the two others see PolicyHooks.
+struct PolicyReports {
+  std::function<void(const metadata::Identity&, ReconcileReport)> tell;
+  std::function<Status(const metadata::Move& move)> may_try = {};
+  std::function<void(std::int64_t at_mono_ms)> on_again = {};
+};
 Status report_policies(Context& context, const Asked& asked, Observer& observer, const CancelFlag& cancel,
-                       const std::function<void(const metadata::Identity&, ReconcileReport)>& tell);
+                       const PolicyReports& reports);
 
 }  // namespace steelyard::store

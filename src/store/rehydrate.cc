@@ -8,6 +8,7 @@
 
 #include "base/limits.h"
 #include "formats/ref.h"
+#include "metadata/turn.h"
 #include "store/damage_record.h"
 #include "store/make_room.h"
 #include "store/progress_meter.h"
@@ -59,6 +60,8 @@ class Rehydration final : public ResidencyRun {
   /// The record may not know it yet.
   Result<bool> is_there() override {
     if (missing().members > 0) {
+      // Nobody goes for one that is refused.
+      SY_RETURN_IF_ERROR(metadata::check_policy_allows(record_, asked_.kind, asked_.target, asked_.ratio_millionths));
       SY_RETURN_IF_ERROR(find_room());
       return false;
     }

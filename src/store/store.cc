@@ -30,6 +30,7 @@
 #include "store/reconcile.h"
 #include "store/repair.h"
 #include "store/residency.h"
+#include "store/residency_run.h"
 #include "store/resolve.h"
 #include "store/usage.h"
 #include "store/verify.h"
@@ -260,8 +261,14 @@ class StoreImpl final : public Store {
     if (context_.hot == nullptr || parts_.read_only) return result;
     SY_ASSIGN_OR_RETURN(const auto record, catalog_.get_weight_revision(identity));
     if (record.policy.mode == metadata::PolicyMode::kManual) return result;
+    SY_ASSIGN_OR_RETURN(result.moved, go_on_with_rehydration(record, observer, cancel));
+    if (result.moved) return result;
     Status failed;
     const auto note = [&](const metadata::Move& move, const Status& moved) {
+      if (moved.code() == Code::kBusy) {
+        if (move.identity == identity) result.no_room = moved;
+        return;
+      }
       if (!moved.ok()) {
         if (failed.ok()) failed = moved;
         return;
@@ -308,6 +315,21 @@ class StoreImpl final : public Store {
   }
 
  private:
+  /// One that its runner left, which keeps the policy from moving anything. False: there is none, or others have it.
+  Result<bool> go_on_with_rehydration(const metadata::RevisionRecord& record, Observer& observer,
+                                      const CancelFlag& cancel) {
+    if (!record.operation || record.operation->kind != metadata::OperationKind::kRehydrating) return false;
+    const bool works_here = record.operation->hot_boot_id != context_.runtime.epoch() ||
+                            record.operation->hot_instance == mounted_instance(context_);
+    if (!works_here) return false;
+    ResidencyRequest request = request_of(record);
+    request.wait_for_others = false;
+    const auto done = run_rehydrate(context_, request, observer, cancel, Begin::kNothing);
+    if (done.code() == Code::kBusy) return false;
+    SY_RETURN_IF_ERROR(done.status());
+    return done->operation.has_value();
+  }
+
   Result<metadata::RevisionRecord> bring_imported(const metadata::RevisionRecord& record, Observer& observer,
                                                   const CancelFlag& cancel) {
     ResidencyRequest request;

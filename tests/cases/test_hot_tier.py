@@ -248,6 +248,15 @@ def test_an_acquire_says_what_went_for_it(three):
     assert "warning: a@main#1 stays where it is" in run.stderr and "hot.high_watermark" in run.stderr
 
 
+def test_a_lease_that_was_granted_is_told_though_the_revision_is_damaged(three):
+    three("policy", "set", "a", "--prefer", "hot", "--mode", "auto")
+    spoil_cold(three, "a")
+    run = three("-q", "lease", "acquire", "a", "--holder", "server", "--ttl", "1h")
+    assert "warning: a@main#1 stays where it is" in run.stderr
+    assert three.json("inspect", "a")["revision"]["availability"] == "DEGRADED"
+    assert [lease["lease_id"] for lease in three.json("lease", "list", "a")["leases"]] == [run.last]
+
+
 def test_a_reader_that_is_gone_is_named(hot, tmp_path):
     source = support.large_checkpoint(tmp_path / "source", 4)
     hot("import", source, "m")

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -103,6 +104,8 @@ Result<std::shared_ptr<Claim>> Account::write_claim(std::uint64_t bytes) {
     if (opened == -EEXIST) continue;
     if (opened < 0) return folder_.write_failure(-opened, "create", relative, bytes);
     UniqueFd fd(opened);
+    // Every user of the store reads it, whatever the umask.
+    static_cast<void>(::fchmod(fd.get(), 0644) < 0);
     // Whoever looked at it before it was locked may hold it shared now, or have removed it as a dead one's.
     if (const int locked = folder_.lock(fd.get(), true); locked < 0) {
       static_cast<void>(folder_.unlink(relative));
@@ -128,6 +131,10 @@ Result<Account::Claims> Account::live_claims(const std::string& own) {
     if (relative == own || !directory::is_lower_hex(name, 2 * directory::kTemporaryNameBytes)) continue;
     const int opened = folder_.open_regular("tier.open_claim", relative, O_RDONLY);
     if (opened == -ENOENT || opened == -ENXIO || opened == -ELOOP) continue;  // it went, or is no claim
+    if (opened == -EACCES) {
+      claims.others = true;  // another user's, of a version that shut it: how much it claims only that one knows
+      continue;
+    }
     if (opened < 0) return folder_.read_failure(-opened, "open", relative);
     const UniqueFd fd(opened);
     // One whose lock cannot be asked for may be a live one's.
@@ -197,7 +204,9 @@ Result<Account::Look> Account::look(const std::string& own) {
   // In this order: what moves from a claim to a name meanwhile is counted twice, not overlooked.
   SY_ASSIGN_OR_RETURN(const Claims claims, live_claims(own));
   SY_ASSIGN_OR_RETURN(const std::uint64_t used, used_bytes());
-  SY_ASSIGN_OR_RETURN(const MemoryPlace there, place());
+  SY_ASSIGN_OR_RETURN(MemoryPlace there, place());
+  // A claim that is to come takes a page of the filesystem for itself.
+  if (own.empty()) there.free_bytes -= std::min(there.free_bytes, kMemoryPageBytes);
   Look found;
   found.room = there.room(used, claims.bytes);
   found.room.where = "the hot tier " + folder_.path();

@@ -110,8 +110,8 @@ TEST_F(MemoryCapacity, TheSettingInTheWayIsNamed) {
   };
   EXPECT_EQ(*open()->available_bytes(), 64 * kMiB);
   Status status = refused(65 * kMiB);
-  EXPECT_THAT(status.message(), HasSubstr("hot.capacity is 67108864 bytes, of which 0 are used and 0 reserved"));
-  EXPECT_THAT(status.message(), HasSubstr("68157440"));
+  EXPECT_THAT(status.message(), HasSubstr("hot.capacity is 64MiB, of which 0B are used and 0B reserved"));
+  EXPECT_THAT(status.message(), HasSubstr("cannot take 65MiB"));
   EXPECT_THAT(status.hint(), HasSubstr("--hot-capacity"));
 
   options_.memory_limits = [] {
@@ -119,13 +119,13 @@ TEST_F(MemoryCapacity, TheSettingInTheWayIsNamed) {
   };
   EXPECT_EQ(*open()->available_bytes(), 30 * kMiB);
   status = refused(31 * kMiB);
-  EXPECT_THAT(status.message(), HasSubstr("/sys/fs/cgroup/memory.max allows 104857600 bytes, of which 73400320"));
+  EXPECT_THAT(status.message(), HasSubstr("/sys/fs/cgroup/memory.max allows 100MiB, of which 70MiB"));
   EXPECT_THAT(status.hint(), HasSubstr("memory limit of the cgroup"));
   EXPECT_EQ(put(*open(), payload(0), 31 * kMiB).code(), Code::kNoSpace) << "a put without a reservation too";
 
   options_.memory_limits = [] { return std::vector<MemoryLimit>{{"/proc/meminfo", 20 * kMiB, 0}}; };
   status = refused(21 * kMiB);
-  EXPECT_THAT(status.message(), HasSubstr("/proc/meminfo allows 20971520 bytes"));
+  EXPECT_THAT(status.message(), HasSubstr("/proc/meminfo allows 20MiB"));
   EXPECT_THAT(status.hint(), HasSubstr("memory of this machine"));
 
   options_.memory_limits = [] { return std::vector<MemoryLimit>(); };
@@ -144,13 +144,13 @@ TEST_F(MemoryCapacity, AProcessKeepsSomethingOfALimitOfMemory) {
     return std::vector<MemoryLimit>{{"/sys/fs/cgroup/memory.max", 100 * kMiB, 70 * kMiB}};
   };
   EXPECT_EQ(*open()->available_bytes(), 10 * kMiB);
-  EXPECT_EQ(look_at_memory_place(options_)->available_bytes(), 10 * kMiB);
+  EXPECT_EQ(look_at_memory_place(options_)->room(0, 0).bytes, 10 * kMiB);
   const Status status = open()->check_fits(11 * kMiB);
   EXPECT_EQ(status.code(), Code::kNoSpace);
-  EXPECT_THAT(status.message(), HasSubstr("73400320 are in use and 20971520 are left to this process"));
+  EXPECT_THAT(status.message(), HasSubstr("70MiB are in use and 20MiB are left to this process"));
   options_.memory_limits = [] { return std::vector<MemoryLimit>{{"/sys/fs/cgroup/memory.max", 80 * kMiB, 70 * kMiB}}; };
   EXPECT_EQ(*open()->available_bytes(), 0U);
-  EXPECT_EQ(look_at_memory_place(options_)->available_bytes(), 0U);
+  EXPECT_EQ(look_at_memory_place(options_)->room(0, 0).bytes, 0U);
 }
 
 TEST_F(MemoryCapacity, ALockThatCannotBeHadIsAnError) {
@@ -172,6 +172,40 @@ TEST_F(MemoryCapacity, ALockThatCannotBeHadIsAnError) {
   EXPECT_NE(*tier->try_lock_group(kAttempt.group, true), nullptr);
 }
 
+TEST(MemoryPlaceTest, TheLimitThatBindsIsTheOneThatIsNamed) {
+  MemoryPlace place;
+  place.filesystem_bytes = 100 * kMiB;
+  place.free_bytes = 70 * kMiB;  // of 30 that are taken 10 are ours
+  place.capacity_bytes = 50 * kMiB;
+  place.capacity_is_set = true;
+  Room room = place.room(10 * kMiB, 5 * kMiB);
+  EXPECT_EQ(room.bytes, 35 * kMiB);
+  EXPECT_THAT(room.limit, HasSubstr("hot.capacity is 50MiB, of which 10MiB are used and 5MiB"));
+  EXPECT_THAT(room.hint, HasSubstr("raise hot.capacity"));
+
+  place.free_bytes = 20 * kMiB;  // another user of the tmpfs
+  room = place.room(10 * kMiB, 5 * kMiB);
+  EXPECT_EQ(room.bytes, 15 * kMiB);
+  EXPECT_THAT(room.limit, HasSubstr("are free and 70MiB are taken by others"));
+  EXPECT_THAT(room.hint, HasSubstr("--shm-size"));
+  EXPECT_THAT(room.hint, ::testing::Not(HasSubstr("raise hot.capacity")));
+
+  place.free_bytes = 90 * kMiB;
+  place.capacity_bytes = 100 * kMiB;  // all of it: raising it moves nothing
+  EXPECT_THAT(place.room(10 * kMiB, 0).hint, HasSubstr("--shm-size"));
+
+  place.limits.push_back({"/sys/fs/cgroup/memory.max", 64 * kMiB, 40 * kMiB});
+  place.process_reserve_bytes = 4 * kMiB;
+  room = place.room(10 * kMiB, 0);
+  EXPECT_EQ(room.bytes, 20 * kMiB);
+  EXPECT_THAT(room.limit, HasSubstr("memory.max"));
+  EXPECT_THAT(room.hint, HasSubstr("memory limit of the cgroup"));
+  const Status refused = room.check(21 * kMiB);
+  EXPECT_EQ(refused.code(), Code::kNoSpace);
+  EXPECT_THAT(refused.hint(), HasSubstr("evict what is not needed, or raise the memory limit"));
+  EXPECT_TRUE(room.check(20 * kMiB).ok());
+}
+
 TEST_F(MemoryCapacity, ASmallTmpfsRefusesWholeAndNamesItsSize) {
   const TestTmpfs mounted;
   if (::geteuid() != 0 || ::mount("tmpfs", mounted.path().c_str(), "tmpfs", 0, "size=64m") != 0) {
@@ -183,7 +217,7 @@ TEST_F(MemoryCapacity, ASmallTmpfsRefusesWholeAndNamesItsSize) {
     const auto tier = open();
     const Status status = tier->reserve(kAttempt.operation, 100 * kMiB).status();
     EXPECT_EQ(status.code(), Code::kNoSpace);
-    EXPECT_THAT(status.message(), HasSubstr("its filesystem has 67108864 bytes"));
+    EXPECT_THAT(status.message(), HasSubstr("its filesystem has 64MiB"));
     EXPECT_THAT(status.hint(), HasSubstr("--shm-size"));
     std::uint32_t index = 0;
     Status full;
@@ -292,9 +326,9 @@ TEST_F(MemoryCapacity, RemovalsDoNotReadTheIndexEachTime) {
   const auto tier = open();
   constexpr std::uint32_t kMany = 40;
   for (std::uint32_t i = 0; i < kMany; ++i) ASSERT_TRUE(put(*tier, payload(i), 4096 + i).ok());
-  const auto entries = tier->list_content();
-  ASSERT_EQ(entries->size(), kMany);
-  for (const ContentEntry& entry : *entries) ASSERT_TRUE(tier->remove_content(entry.sha256).ok());
+  const auto left = tier->list_content();
+  ASSERT_TRUE(left.ok());
+  for (const ContentEntry& entry : *left) ASSERT_TRUE(tier->remove_content(entry.sha256).ok());
   const std::uint64_t before = runtime_.passes("tier.list");
   for (std::uint32_t i = 0; i < kMany; ++i) ASSERT_TRUE(tier->remove(payload(i)).ok());
   EXPECT_EQ(runtime_.passes("tier.list"), before) << "the last name of its bytes leaves nothing in the index";
