@@ -55,7 +55,7 @@ asan: setup ## unit and command-line tests under AddressSanitizer and UndefinedB
 tsan: setup ## unit tests under ThreadSanitizer
 	@$(CMAKE) -B build/tsan -DSY_SANITIZE=thread >/dev/null
 	@ninja -C build/tsan -j $(JOBS)
-	@ctest --test-dir build/tsan --output-on-failure -j $(JOBS)
+	@TSAN_OPTIONS=allocator_may_return_null=1 ctest --test-dir build/tsan --output-on-failure -j $(JOBS)
 
 fuzz: fuzz-programs ## every fuzz target for FUZZ_SECONDS (600) each
 	@STEELYARD_FUZZ_SECONDS=$(FUZZ_SECONDS) $(PYTHON) -m pytest -q -s tests/fuzz

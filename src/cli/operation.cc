@@ -57,7 +57,15 @@ Status run_show(Invocation& call) {
 
 Status run_cancel(Invocation& call) {
   SY_ASSIGN_OR_RETURN(const auto store, call.open_store(store::OpenMode::kWrite));
+  SY_ASSIGN_OR_RETURN(const auto before, store->operation(call.operands().front()));
   SY_ASSIGN_OR_RETURN(const auto found, store->cancel_operation(call.operands().front()));
+  // One that others cancel between the two looks is told as cancelled here, which is what was wanted.
+  const bool had_ended = before.operation.state != metadata::OperationState::kRunning ||
+                         found.operation.state != metadata::OperationState::kCancelled;
+  if (had_ended && !call.quiet() && !call.json()) {
+    call.out().line("there is nothing to cancel: the operation had ended " +
+                    std::string(name_of(found.operation.state)));
+  }
   return print(call, *store, found);
 }
 

@@ -72,6 +72,20 @@ TEST(Progress, PlainLinesOnlyWhenTheWorkTakesLong) {
   EXPECT_EQ(lines[3].find('\r'), std::string::npos);
 }
 
+TEST(Progress, MovesAndRepairsCountObjects) {
+  for (const std::string phase : {"evict", "rehydrate m@main#1", "repair"}) {
+    ManualClock clock;
+    ProgressPrinter printer(clock, with("progress", "plain"));
+    testing::internal::CaptureStderr();
+    printer.progress({phase, 0, 1000, 0, 2});
+    clock.now_ms += 5000;
+    printer.progress({phase, 500, 1000, 1, 2});
+    const auto lines = lines_of(testing::internal::GetCapturedStderr());
+    ASSERT_EQ(lines.size(), 1U);
+    EXPECT_EQ(lines[0].find(phase + ": 50 %, 500B of 1000B, 1 of 2 objects"), 0U) << lines[0];
+  }
+}
+
 TEST(Progress, EventsComeOftenAndEndOnceAtAHundredPercent) {
   ManualClock clock;
   ProgressPrinter printer(clock, with("progress", "json"));

@@ -182,9 +182,10 @@ struct PermitRemoval {
   std::uint64_t processed_members = 0;
   std::uint64_t processed_bytes = 0;
 };
-/// DONE of EVICTING and REHYDRATING comes with an observation that shows the target reached, of EVICTING in the memory
-/// instance in which it works (NOT_READY otherwise); it is published in the same entry. The others may bring one. Of
-/// these two kinds it counts for what it says of memory: damage stays what is recorded.
+/// DONE has processed its totals, FAILED what its end or a report says. DONE of EVICTING and REHYDRATING comes with an
+/// observation that shows the target reached, of EVICTING in the memory instance in which it works (NOT_READY
+/// otherwise); it is published in the same entry. The others may bring one. Of these two kinds it counts for what it
+/// says of memory: damage stays what is recorded.
 struct EndOperation {
   Identity identity;
   RunnerToken token;
@@ -194,7 +195,7 @@ struct EndOperation {
   std::string message;
   std::optional<Observation> seen;
 };
-/// Ends a running operation, whoever runs it; of one that has ended nothing changes.
+/// Ends a running operation, with the progress that was reported last; of one that has ended nothing changes.
 struct CancelOperation {
   std::string operation_id;
 };

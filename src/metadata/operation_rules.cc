@@ -182,7 +182,11 @@ void end_operation(Turn& turn, RevisionRecord& record, const std::optional<Runne
   ended.ended_epoch_ordinal = turn.epoch.ordinal;
   ended.ended_mono_ms = turn.now.mono_ms;
   ended.message = std::move(message);
-  if (runner) {
+  if (state == OperationState::kDone) {
+    // What it was for is so, whoever did how much of it.
+    ended.processed_members = ended.total_members;
+    ended.processed_bytes = ended.total_bytes;
+  } else if (runner) {
     ended.processed_members = std::min(runner->processed_members, ended.total_members);
     ended.processed_bytes = std::min(runner->processed_bytes, ended.total_bytes);
   }

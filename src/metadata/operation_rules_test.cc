@@ -127,6 +127,45 @@ TEST_F(OperationRules, OneRunnerAtATime) {
   EXPECT_EQ(bench.run(take('2', 'd')).code(), Code::kStaleGeneration);
 }
 
+TEST_F(OperationRules, AnEndTellsHowFarItCame) {
+  const auto ended_as = [&](char id) { return get_operation(bench.state, token_of(id)).value().operation; };
+  // DONE is all of it, also where its last runner has not counted what others did before it.
+  bench.must(start('1', TestBench::grant('a')));
+  bench.must(report('1', 'a', 1, 1));
+  EndOperation done = end('1', 'a', 1);
+  done.processed_members = 1;
+  done.processed_bytes = 10;
+  bench.must(done);
+  EXPECT_EQ(ended_as('1').processed_members, 3U);
+  EXPECT_EQ(ended_as('1').processed_bytes, 30U);
+
+  // FAILED is what its end says, or what was told before it if that is more: a runner that took over may count anew.
+  bench.must(start('2', TestBench::grant('a')));
+  bench.must(report('2', 'a', 1, 1));
+  EndOperation failed = end('2', 'a', 1, OperationState::kFailed);
+  failed.processed_members = 2;
+  failed.processed_bytes = 20;
+  bench.must(failed);
+  EXPECT_EQ(ended_as('2').processed_members, 2U);
+  EXPECT_EQ(ended_as('2').processed_bytes, 20U);
+  bench.must(start('3', TestBench::grant('a')));
+  bench.must(report('3', 'a', 1, 2));
+  bench.advance(limits::kWriterTtlMs);
+  bench.must(take('3', 'b'));
+  failed = end('3', 'b', 2, OperationState::kFailed);
+  failed.processed_members = 0;
+  failed.processed_bytes = 0;
+  bench.must(failed);
+  EXPECT_EQ(ended_as('3').processed_members, 2U);
+
+  // CANCELLED, as was told.
+  bench.must(start('4', TestBench::grant('a')));
+  bench.must(report('4', 'a', 1, 1));
+  bench.must(CancelOperation{token_of('4')});
+  EXPECT_EQ(ended_as('4').processed_members, 1U);
+  EXPECT_EQ(ended_as('4').processed_bytes, 10U);
+}
+
 TEST_F(OperationRules, ARetryIsNotToldOfAnotherRunner) {
   const StartOperation command = start('1', TestBench::grant('a'));
   bench.must(command);

@@ -54,6 +54,15 @@ bool is_cooling(const RevisionRecord& record, const LastUse& now, std::int64_t c
   });
 }
 
+/// Whether the memory instance that the record names was in the folder that has another one now, so that it is gone:
+/// ids of one folder in one boot differ in their last digits alone (docs/formats/memory-tier.md).
+bool is_replaced(const RevisionRecord& record, const Memory& memory) {
+  constexpr std::size_t kPlaceDigits = 24;
+  const std::string& recorded = record.hot_instance;
+  return recorded != memory.instance && recorded.size() == 32 && memory.instance.size() == 32 &&
+         recorded.starts_with(std::string_view(memory.instance).substr(0, kPlaceDigits));
+}
+
 bool may_move(const RevisionRecord& record, const Memory& memory) {
   const bool elsewhere =
       !record.hot_instance.empty() && record.hot_instance != memory.instance && record.hot_boot_id == memory.boot_id;
@@ -64,6 +73,12 @@ bool may_move(const RevisionRecord& record, const Memory& memory) {
 bool was_read_lately(const PlacedRevision& revision, const LastUse& now, std::int64_t cooldown_ms) {
   const LastUse& last = revision.last_use;
   return last.epoch_ordinal == now.epoch_ordinal && now.mono_ms - last.mono_ms < cooldown_ms;
+}
+
+/// To be brought in takes nothing from anybody, also where the record does not know yet that its memory is gone.
+bool may_come(const RevisionRecord& record, const Memory& memory) {
+  return may_move(record, memory) ||
+         (record.availability == Availability::kReady && !record.operation && is_replaced(record, memory));
 }
 
 /// Where it is by the record, as far as this boot goes.
@@ -180,7 +195,7 @@ PolicyPlan moves_of(std::span<const PlacedRevision> revisions, const Memory& mem
   for (const PlacedRevision& revision : revisions) {
     const RevisionRecord& record = revision.record;
     const bool pinned = record.policy.mode == PolicyMode::kPinned;
-    if (record.policy.mode == PolicyMode::kManual || !may_move(record, memory)) continue;
+    if (record.policy.mode == PolicyMode::kManual || !may_come(record, memory)) continue;
     const bool evictable = !revision.leased && is_evictable(revision, memory);
     if (pinned && wants_colder(revision, memory) && evictable) {
       const bool whole = record.policy.prefer == Residency::kCold;

@@ -197,6 +197,8 @@ TEST(Policy, WhoIsLeftAlone) {
   changed = hot("a", 50, 1);
   changed.record.hot_instance = std::string(32, '2');
   EXPECT_EQ(alone(changed), Told{}) << "another instance of this boot";
+  changed.record.hot_instance = std::string(24, '1') + std::string(8, '2');
+  EXPECT_EQ(alone(changed), Told{}) << "nothing leaves that the record does not name";
   changed.record.hot_boot_id = "boot-z";
   EXPECT_EQ(alone(changed), Told{"evict a COLD 50"}) << "what lies here is not what its record names";
   changed.hot.clear();
@@ -205,6 +207,22 @@ TEST(Policy, WhoIsLeftAlone) {
   changed.promotion_bytes = 10;
   EXPECT_EQ(asked({changed}, memory_of(100, 10)), (Told{"rehydrate a HOT 10"}))
       << "its hot replicas went with the boot";
+}
+
+TEST(Policy, WhatLayInAnInstanceThatWasReplacedComesBack) {
+  const Memory memory = memory_of(100, 10);
+  PlacedRevision wiped = hot("a", 50, 1, PolicyMode::kPinned);
+  wiped.hot.clear();
+  wiped.promotion_bytes = 50;
+  wiped.record.hot_instance = std::string(23, '1') + std::string(9, '2');
+  EXPECT_EQ(asked({wiped}, memory), Told{}) << "made in another folder, where it may still be";
+  wiped.record.hot_instance = std::string(24, '1') + std::string(8, '2');
+  EXPECT_EQ(asked({wiped}, memory), Told{"rehydrate a HOT 50"}) << "made in the folder that has another one now";
+  wiped.record.policy.mode = PolicyMode::kAuto;
+  EXPECT_EQ(asked({wiped}, memory), Told{});
+  EXPECT_EQ(asked({read_now(wiped)}, memory), Told{"rehydrate a HOT 50"});
+  wiped.record.operation = Operation{};
+  EXPECT_EQ(asked({read_now(wiped)}, memory), Told{});
 }
 
 TEST(Policy, AMoveIsFollowedByACoolDown) {

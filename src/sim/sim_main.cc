@@ -83,8 +83,19 @@ int main(int argc, char** argv) {
     sum.reboots += history.reboots;
     sum.damages += history.damages;
     sum.switches += history.switches;
+    sum.late_puts += history.late_puts;
+    sum.late_streams += history.late_streams;
+    sum.watched += history.watched;
+    sum.anew += history.anew;
+    sum.moves += history.moves;
   }
   const double seconds = static_cast<double>(clock.mono_ns() - begun_ns) / 1e9;
+  const steelyard::sim::Tally& moves = sum.moves;
+  fmt::print(
+      "{} evictions, {} rehydrations, {} repairs ({} mixed, {} resumed), {} cancelled, {} for room, {} by policies, {} "
+      "paused by leases; {} late puts, {} late streams; {} changes watched, {} times anew\n",
+      moves.evicted, moves.rehydrated, moves.repaired, moves.mixed, moves.resumed, moves.cancelled, moves.for_room,
+      moves.by_policy, moves.paused, sum.late_puts, sum.late_streams, sum.watched, sum.anew);
   fmt::print(
       "{} histories from seed {}: {} appends, {} revisions published, {} deleted or aborted, {} takeovers, {} leases, "
       "{} kills, {} reboots, "

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/limits.h"
 #include "formats/identity.h"
 #include "formats/ref.h"
 #include "store/damage_record.h"
@@ -39,7 +40,12 @@ class Eviction final : public ResidencyRun {
     if (record_.hot_members != hot_.members || record_.hot_instance != hot_.instance) {
       SY_ASSIGN_OR_RETURN(record_, record_findings(context_, record_, {}, stop_));
     }
-    return outside().members == 0 && record_.hot_members <= (plan_ ? plan_->hot_members : 0);
+    const bool done = outside().members == 0 && record_.hot_members <= (plan_ ? plan_->hot_members : 0);
+    if (!done && instance_.empty() && record_.hot_boot_id != context_.runtime.epoch()) {
+      return Status(Code::kUnavailable, "what of " + ref() + " lies in memory could not be seen",
+                    "run the same command again; steelyard doctor says what is in the way");
+    }
+    return done;
   }
 
   /// Of what lies in memory and is not wanted there.
@@ -68,7 +74,10 @@ class Eviction final : public ResidencyRun {
     for (std::uint32_t object = 0; object < objects(); ++object) {
       if (!wanted_hot(object) && hot_.has(object)) segments.push_back({object, 0, manifest_.objects[object].bytes});
     }
-    SY_ASSIGN_OR_RETURN(ReadBuffers buffers, ReadBuffers::allocate(read_piece_bytes(context_.io_budget, 1)));
+    SY_RETURN_IF_ERROR(note_cold());
+    // What is read a second time needs some too.
+    SY_ASSIGN_OR_RETURN(ReadBuffers buffers,
+                        ReadBuffers::allocate(read_piece_bytes(context_.io_budget - 2 * limits::kBlockBytes, 1)));
     VerifiedReader reader(context_.cold, attempt_of(record_), manifest_.objects, std::move(segments), buffers);
     ProgressMeter progress(context_.runtime, observer_, "evict", leaving.bytes, leaving.members);
     Batch batch;
@@ -77,7 +86,7 @@ class Eviction final : public ResidencyRun {
       ++batch.members_before_and_in_it;
       batch.bytes += manifest_.objects[object].bytes;
       if (hot_.has(object)) {
-        SY_RETURN_IF_ERROR(read_back(reader, progress).annotate("evicting", ref()));
+        SY_RETURN_IF_ERROR(read_back(reader, progress));
         SY_POINT(context_.runtime, "evict.after_read_back");
         batch.objects.push_back(object);
         progress.add_file();
@@ -97,10 +106,7 @@ class Eviction final : public ResidencyRun {
     do {
       SY_RETURN_IF_ERROR(stop_.status(noun()));
       SY_RETURN_IF_ERROR(reader.next(piece).status());
-      if (piece.bad) {
-        if (piece.bad->read_error.ok()) suspect_ = piece.bad->object;
-        return to_status(*piece.bad, record_.identity);
-      }
+      if (piece.bad) return refuse(*piece.bad);
       result_.read_bytes += piece.bytes.size();
       progress.add_bytes(piece.bytes.size());
     } while (!piece.last_of_segment);
@@ -119,7 +125,7 @@ class Eviction final : public ResidencyRun {
     if (batch.members_before_and_in_it == batch.members_before && !last) return {};
     for (std::int64_t pause_ms = kPauseMs;;) {
       SY_RETURN_IF_ERROR(stop_.status(noun()));
-      Status refused = try_remove(batch, last);
+      Status refused = try_remove(keeper.done(), batch, last);
       if (refused.ok()) break;
       if (refused.code() != Code::kBusy) return refused;
       if (!request_.wait_for_others) {
@@ -142,27 +148,65 @@ class Eviction final : public ResidencyRun {
 
   /// BUSY while a lease lives, or somebody else has the group's lock. It is held from before the permission to the end
   /// of the removals, and not while this waits.
-  Status try_remove(const Batch& batch, bool last) {
+  Status try_remove(const Amount& done, const Batch& batch, bool last) {
     SY_ASSIGN_OR_RETURN(const auto lock, lock_to_remove(context_, *tier_, record_));
-    SY_ASSIGN_OR_RETURN(
-        metadata::Answer permitted,
-        context_.catalog.permit_removal(
-            {.identity = record_.identity, .token = token_, .members = batch.members_before_and_in_it}));
+    SY_ASSIGN_OR_RETURN(metadata::Answer permitted,
+                        context_.catalog.permit_removal({.identity = record_.identity,
+                                                         .token = token_,
+                                                         .members = batch.members_before_and_in_it,
+                                                         .processed_members = done.members,
+                                                         .processed_bytes = done.bytes}));
     record_ = *std::move(permitted.record);
     SY_POINT(context_.runtime, "evict.after_permission");
     SY_RETURN_IF_ERROR(check_still_whole(batch));
     return remove_replicas(batch, last);
   }
 
-  /// Somebody may have found a cold object bad since it was read.
-  Status check_still_whole(const Batch& batch) {
-    for (const std::uint32_t object : batch.objects) {
-      const std::string key = formats::payload_key(record_.identity, object);
-      if (std::ranges::count(record_.damage.objects, key) == 0) continue;
-      return {Code::kCorrupt, ref() + ": the cold object " + key + " was found damaged while it was to be evicted",
-              "repair it: steelyard repair " + ref()};
+  /// The bytes behind the cold names, before the first of them is read.
+  Status note_cold() {
+    SY_ASSIGN_OR_RETURN(const auto members, context_.cold.list_attempt(attempt_of(record_)));
+    storages_.assign(objects(), std::nullopt);
+    for (const tiers::ObjectStat& member : members) {
+      if (member.name.kind != tiers::ObjectKind::kPayload || member.name.index >= objects()) continue;
+      storages_[member.name.index] = member.storage;
     }
     return {};
+  }
+
+  /// Of what was permitted, every cold object is still what was read back:
+  ///
+  /// - Somebody else may have found it bad since: that is recorded before the permission, and seen here, or after it.
+  ///   Then memory had lost it anyway if the look had come a moment later.
+  /// - A repair of another revision that shares it may have put other, whole bytes in its place, and a hand in the
+  ///   cold tier anything or nothing: then the name leads to other bytes, which are read before the replica goes.
+  /// - A repair of this revision cannot run beside its eviction. A delete cancels the eviction in its own entry, so
+  ///   nothing is permitted after it; what was permitted before it, it takes away as well. gc takes nothing of a
+  ///   revision that has a record.
+  Status check_still_whole(const Batch& batch) {
+    const metadata::DamageReport& damage = record_.damage;
+    std::optional<ReadBuffers> buffers;
+    for (const std::uint32_t object : batch.objects) {
+      const std::string key = formats::payload_key(record_.identity, object);
+      // Where more are counted than named, it may be any.
+      if (damage.count > damage.objects.size() || std::ranges::count(damage.objects, key) != 0) {
+        return {Code::kCorrupt, ref() + ": the cold object " + key + " was found damaged while it was to be evicted",
+                "repair it: steelyard repair " + ref()};
+      }
+      const auto now = context_.cold.stat(payload_of(attempt_of(record_), object));
+      if (now.ok() && now->storage == storages_[object] && now->bytes == manifest_.objects[object].bytes) continue;
+      if (!buffers) {
+        SY_ASSIGN_OR_RETURN(buffers, ReadBuffers::allocate(limits::kBlockBytes));
+      }
+      SY_ASSIGN_OR_RETURN(const auto bad, check_object(context_, attempt_of(record_), manifest_, object, *buffers));
+      if (bad) return refuse(*bad);
+    }
+    return {};
+  }
+
+  /// A bad object is judged, and recorded, once the move has given its buffers back.
+  Status refuse(const BadObject& bad) {
+    if (bad.read_error.ok()) suspect_ = bad.object;
+    return to_status(bad, record_.identity).annotate("evicting", ref());
   }
 
   Status remove_replicas(const Batch& batch, bool last) {
@@ -184,6 +228,8 @@ class Eviction final : public ResidencyRun {
     return plan_ ? "what is outside the ratio's set has left memory" : "nothing is left in memory";
   }
   const char* noun() const override { return "the eviction"; }
+
+  std::vector<std::optional<std::uint64_t>> storages_;  ///< of the cold objects, by number
 };
 
 }  // namespace

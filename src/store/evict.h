@@ -3,7 +3,8 @@
 //
 //   1. The cold objects of the batch are read back, every block checked. A bad one ends the operation as FAILED.
 //   2. Under the group's lock in memory the log is asked for the permission to remove so many members. A live lease
-//      refuses it: the operation is paused until there is none (decision 13).
+//      refuses it: the operation is paused until there is none (decision 13). What the log says of damage by then, or
+//      cold objects that others replaced since they were read, end it too.
 //   3. The replicas of the batch are removed, whoever brought them.
 #pragma once
 

@@ -119,6 +119,61 @@ TEST_F(EvictTest, ABadColdObjectKeepsItsHotReplica) {
   EXPECT_EQ(replicas(), kObjects);
 }
 
+TEST_F(EvictTest, AColdObjectThatGoesAfterItWasReadBackKeepsItsHotReplica) {
+  runtime_.on("evict.after_permission", [&] { fs::remove(cold_object(1)); });
+  const auto refused = evict();
+  EXPECT_EQ(refused.code(), Code::kCorrupt) << refused.status().to_string();
+  EXPECT_NE(refused.status().message().find("00000001"), std::string::npos) << refused.status().message();
+  EXPECT_EQ(record().finished_operations.back().state, OperationState::kFailed);
+  EXPECT_EQ(record().finished_operations.back().processed_members, 0U);
+  EXPECT_EQ(replicas(), kObjects);
+  EXPECT_TRUE(cat() == data_);
+  // What memory has is put back, and then it may go.
+  runtime_.on("evict.after_permission", [] {});
+  reconcile();
+  ASSERT_TRUE(evict().ok());
+  EXPECT_TRUE(cat() == data_);
+}
+
+TEST_F(EvictTest, AColdObjectThatIsReplacedIsReadBeforeItsReplicaGoes) {
+  // As a repair does it that another revision has begun: whole bytes in another file take the name.
+  const auto replace = [&](std::uint32_t object, char first) {
+    const fs::path other = root_.path() + "/other";
+    std::string bytes = data_.substr(object * kMiB, kMiB);
+    bytes[0] = first;
+    std::ofstream(other, std::ios::binary) << bytes;
+    fs::rename(other, cold_object(object));
+  };
+  runtime_.on("evict.after_permission", [&] { replace(2, data_[2 * kMiB]); });
+  const auto done = evict();
+  ASSERT_TRUE(done.ok()) << done.status().to_string();
+  EXPECT_TRUE(cat() == data_);
+  runtime_.on("evict.after_permission", [] {});
+  ASSERT_TRUE(rehydrate().ok());
+  runtime_.on("evict.after_permission", [&] { replace(3, static_cast<char>(data_[3 * kMiB] + 1)); });
+  EXPECT_EQ(evict().code(), Code::kCorrupt);
+  EXPECT_EQ(replicas(), kObjects);
+  EXPECT_TRUE(cat() == data_);
+}
+
+TEST_F(EvictTest, DamageThatIsCountedWithoutANameMayBeAnywhere) {
+  // More is damaged than a record names, found by others while this one read.
+  runtime_.on("evict.after_read_back", [&] {
+    if (record().damage.count != 0) return;
+    metadata::ReconcileRevision command;
+    command.identity = identity_;
+    command.observed_generation = record().metadata_generation;
+    command.seen.hot_instance = record().hot_instance;
+    command.seen.boot_id = record().hot_boot_id;
+    command.seen.hot_members = kObjects;
+    command.seen.hot_bytes = kObjects * kMiB;
+    command.seen.damage.count = kObjects;
+    ASSERT_TRUE(catalog_->reconcile_weight_revision(command).ok());
+  });
+  EXPECT_EQ(evict().code(), Code::kCorrupt);
+  EXPECT_EQ(replicas(), kObjects);
+}
+
 TEST_F(EvictTest, WithoutAManifestItEnds) {
   // Nobody can go on with it, and a revision with an operation that runs for ever could have no other.
   request_.wait = false;

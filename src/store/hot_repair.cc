@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "base/limits.h"
 #include "base/log.h"
 #include "formats/identity.h"
 #include "formats/ref.h"
@@ -103,7 +104,8 @@ Result<Spared> spare_what_is_hot(Context& context, const metadata::RevisionRecor
   SY_RETURN_IF_ERROR(manifest.status());
   SY_ASSIGN_OR_RETURN(const HotReplicas hot, find_hot(context, record, *manifest));
   if (hot.instance != instance || hot.members == 0) return spared;
-  SY_ASSIGN_OR_RETURN(ReadBuffers buffers, ReadBuffers::allocate(read_piece_bytes(context.io_budget, 4)));
+  // Whoever found it has buffers of its own still.
+  SY_ASSIGN_OR_RETURN(ReadBuffers buffers, ReadBuffers::allocate(limits::kBlockBytes));
   std::vector<std::string> damaged;
   for (std::string& key : findings.damaged) {
     const auto object = payload_index_of(record.identity, key);

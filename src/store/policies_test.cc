@@ -184,8 +184,7 @@ TEST_F(PoliciesTest, AnotherLimitThanTheCapacityCounts) {
   EXPECT_EQ(placement.memory.capacity_bytes, 3 * kMiB);
   const auto refused = rehydrate(identity_, true);
   EXPECT_EQ(refused.code(), Code::kNoSpace);
-  EXPECT_NE(refused.status().message().find("memory.max allows 3"), std::string::npos)
-      << refused.status().message();
+  EXPECT_NE(refused.status().message().find("memory.max allows 3"), std::string::npos) << refused.status().message();
   EXPECT_EQ(refused.status().hint(), "raise the memory limit of the cgroup (the container's --memory)");
   set_policy(identity_, PolicyMode::kPinned, Residency::kHot);
   const ReconcileReport report = reconcile();
@@ -283,6 +282,23 @@ TEST_F(PoliciesTest, AReconcileCarriesOutWhatIsPinned) {
   report = reconcile();
   EXPECT_EQ(report.changes.size(), 1U);
   EXPECT_EQ(record().residency, Residency::kCold);
+}
+
+TEST_F(PoliciesTest, APinnedRevisionWhoseMemoryWasWipedComesBack) {
+  set_policy(identity_, PolicyMode::kPinned, Residency::kHot);
+  reconcile();
+  const std::string before = record().hot_instance;
+  ASSERT_EQ(record().residency, Residency::kHot);
+  fs::remove_all(memory_.path() + "/steelyard-" + parts_.store_id);
+  const ReconcileReport report = reconcile();
+  EXPECT_TRUE(report.failed.empty());
+  EXPECT_TRUE(report.waiting.empty()) << report.waiting.front().why.to_string();
+  EXPECT_EQ(record().residency, Residency::kHot);
+  EXPECT_NE(record().hot_instance, before);
+  EXPECT_EQ(hot_bytes(), kObjects * kMiB);
+  const std::uint64_t settled = record().metadata_generation;
+  EXPECT_TRUE(reconcile().changes.empty());
+  EXPECT_EQ(record().metadata_generation, settled);
 }
 
 TEST_F(PoliciesTest, AutoPromotesWhatIsReadAndDemotesUnderPressure) {

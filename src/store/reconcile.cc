@@ -449,11 +449,15 @@ Result<ReconcileReport> run_reconcile(Context& context, const std::optional<Sele
   SY_ASSIGN_OR_RETURN(Looked looked, look_at_revisions(context, selector, observer, cancel, nullptr));
   ReconcileReport& report = looked.report;
   // Last, as what was observed decides what the policies ask for.
-  const auto add = [&](const metadata::Identity& /*identity*/, ReconcileReport one) {
+  const auto add = [&](const metadata::Identity& identity, ReconcileReport one) {
+    // What was brought in waits no more for memory that is not mounted here.
+    std::erase_if(report.waiting, [&](const ReconcileReport::Left& left) {
+      return !one.changes.empty() && left.ref == formats::format_ref(identity) && left.why.code() == Code::kUnavailable;
+    });
     std::ranges::move(one.changes, std::back_inserter(report.changes));
     std::ranges::move(one.waiting, std::back_inserter(report.waiting));
     std::ranges::move(one.failed, std::back_inserter(report.failed));
-    for (const auto& [identity, generation] : one.left_at) report.left_at[identity] = generation;
+    for (const auto& [left, generation] : one.left_at) report.left_at[left] = generation;
   };
   const Asked asked = selector ? Asked(std::move(looked.whose)) : Asked();
   SY_RETURN_IF_ERROR(report_policies(context, asked, observer, cancel, add));

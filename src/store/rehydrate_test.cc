@@ -63,6 +63,25 @@ TEST_F(RehydrateTest, ADamagedColdObjectEndsItAndIsRecorded) {
   EXPECT_EQ(hot_bytes(), 0U);
 }
 
+TEST_F(RehydrateTest, WhoTakesItOverCountsWhatWasBroughtBefore) {
+  int brought = 0;
+  runtime_.on("rehydrate.after_object", [&] {
+    if (++brought == 2) cancel_.store(true);
+  });
+  ASSERT_TRUE(is_cancelled(rehydrate().status()));
+  cancel_.store(false);
+  const std::string id = record().operation->operation_id;
+  EXPECT_EQ(catalog_->query_operation(id)->operation.processed_members, 2U);
+  runtime_.on("rehydrate.after_object", [] {});
+  damage_cold(3);
+  EXPECT_EQ(rehydrate().code(), Code::kCorrupt);
+  const metadata::Operation ended = catalog_->query_operation(id)->operation;
+  EXPECT_EQ(ended.state, metadata::OperationState::kFailed);
+  EXPECT_EQ(ended.processed_members, 3U);
+  EXPECT_EQ(ended.processed_bytes, 3 * kMiB);
+  EXPECT_EQ(ended.total_members, kObjects);
+}
+
 TEST_F(RehydrateTest, WhatAnotherRevisionBringsMeanwhileDoesForADamagedObject) {
   damage_cold(2);
   const auto tier = hot_->make().value();

@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "base/units.h"
+
 namespace steelyard::tiers {
 namespace {
 
@@ -19,7 +21,7 @@ TEST(AlignedBuffer, NoMemoryIsAStatus) {
   for (const std::size_t bytes : {std::size_t{1} << 60, SIZE_MAX}) {
     const auto buffer = AlignedBuffer::allocate(bytes);
     ASSERT_EQ(buffer.code(), Code::kUnavailable);
-    EXPECT_NE(buffer.status().message().find(std::to_string(bytes)), std::string::npos);
+    EXPECT_NE(buffer.status().message().find(format_size(bytes)), std::string::npos) << buffer.status().to_string();
     EXPECT_NE(buffer.status().hint().find("--io-memory"), std::string::npos);
   }
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -463,3 +464,38 @@ def test_a_rehydration_whose_memory_went_away(hot, source, memory):
     hot("rehydrate", "m")
     assert hot.json("operation", "show", operation)["operation"]["state"] == "FAILED"
     assert hot.json("inspect", "m")["revision"]["residency"] == "HOT"
+
+
+# --- what it takes ---
+
+
+def test_a_damaged_object_takes_no_second_budget(hot, tmp_path):
+    """What is wrong with it is found when the buffers of the move are free."""
+    source = support.large_checkpoint(tmp_path / "source", 96, shards=1)
+    hot("import", source, "m")
+
+    def largest(*words, code) -> int:
+        run = hot("--io-memory", "16MiB", *words, wrapper=[sys.executable, "-c", support.LARGEST])
+        ended, kibibytes = map(int, run.stdout.split())
+        assert ended == code, run.explain()
+        return kibibytes * 1024
+
+    whole = largest("rehydrate", "m", code=0)
+    evicted = largest("evict", "m", code=0)
+    flip(large(objects_of(hot, "m"))[-1])
+    assert largest("rehydrate", "m", code=5) <= whole + 6 * MIB
+    assert state(hot, "m") == ("DEGRADED", "NONE")
+    assert evicted <= whole + 6 * MIB
+
+
+def test_a_cancel_of_what_has_ended_says_how(hot, source):
+    hot("import", source, "m")
+    operation = hot.json("rehydrate", "m")["operation"]
+    assert operation["processed_members"] == operation["total_members"] and operation["processed_bytes"] == operation["total_bytes"]
+    said = hot("operation", "cancel", operation["operation_id"]).stdout
+    assert said.splitlines()[0] == "there is nothing to cancel: the operation had ended DONE"
+    hot("evict", "m", "--no-wait")
+    running = hot.json("inspect", "m")["operation"]["operation_id"]
+    assert "nothing to cancel" not in hot("operation", "cancel", running).stdout
+    assert hot("operation", "cancel", running).stdout.splitlines()[0].endswith("had ended CANCELLED")
+    assert hot("-q", "operation", "cancel", running).stdout.split() == [running]

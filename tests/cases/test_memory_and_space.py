@@ -65,20 +65,11 @@ def test_a_small_container(steelyard, tmp_path, limit_mib):
     assert same.returncode == 0
 
 
-# The largest resident size of a process counts from its fork: the one that forks has to be small itself.
-LARGEST = """
-import os, sys
-pid = os.posix_spawn(sys.argv[1], sys.argv[1:], os.environ, file_actions=[(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)])
-_, status, usage = os.wait4(pid, 0)
-print(os.waitstatus_to_exitcode(status), usage.ru_maxrss)
-"""
-
-
 def test_the_process_itself_stays_small(steelyard, tmp_path):
     """The largest resident size, whatever the page cache holds."""
     source = support.large_checkpoint(tmp_path / "source", 384, shards=1)
     for words in (["import", source, "model"], ["verify", "model"], ["materialize", "model", tmp_path / "out"]):
-        run = steelyard("--io-memory", "32MiB", *words, wrapper=[sys.executable, "-c", LARGEST])
+        run = steelyard("--io-memory", "32MiB", *words, wrapper=[sys.executable, "-c", support.LARGEST])
         code, kibibytes = map(int, run.stdout.split())
         assert code == 0
         assert kibibytes * 1024 <= (32 + 128) * MIB, (words[0], kibibytes)

@@ -92,7 +92,8 @@ def test_a_repair_whose_revision_is_deleted(runner, source, tmp_path, point, for
     checker.assert_back_to_nothing(runner)
 
 
-def test_a_materialize_whose_target_was_made_by_another(runner, source, tmp_path):
+def test_a_materialize_whose_target_was_made_by_another(steelyard, source, tmp_path):
+    runner = steelyard.at(steelyard.store, STEELYARD_LEASE_TTL="1h")
     runner(*harness.import_args(source, "m"))
     for point in ("materialize.staging_made", "tier.read", "materialize.before_publish"):
         target = tmp_path / point

@@ -6,6 +6,7 @@
 
 #include "formats/identity.h"
 #include "hash/sha256.h"
+#include "metadata/mixed_plan.h"
 #include "metadata/shares.h"
 
 namespace steelyard::sim {
@@ -82,6 +83,26 @@ void check_claim(Model& model, Runtime& machine, const Memories& memories, const
       model.violated(
           fmt::format("{} is {} and object {} is other in memory", name, metadata::name_of(record.residency), object));
     }
+  }
+}
+
+void check_set(Model& model, Runtime& machine, const Memories& memories, const Revision& revision,
+               const metadata::Operation& ended, bool late) {
+  const auto* const memory = find_named(machine, memories, ended.hot_instance);
+  const bool done = ended.state == metadata::OperationState::kDone && ended.ratio_millionths;
+  if (!done || memory == nullptr || revision.objects.empty()) return;
+  std::vector<std::uint64_t> sizes;
+  for (std::size_t i = 1; i < revision.objects.size(); ++i) sizes.push_back(revision.objects[i].bytes);
+  const auto plan = metadata::plan_mixed(sizes, *ended.ratio_millionths);
+  if (!plan.ok()) return model.violated("a ratio without a set: " + plan.status().to_string());
+  const MemoryFindings found = look_into(model, machine, *memory, revision);
+  const bool evicted = ended.kind == metadata::OperationKind::kEvicting;
+  for (std::size_t object = 0; object < found.there.size(); ++object) {
+    const bool misses = !evicted && plan->hot[object] && !found.there[object];
+    const bool left = evicted && !plan->hot[object] && found.there[object] && !late;
+    if (!misses && !left) continue;
+    model.violated(fmt::format("operation {} of {} is DONE, and object {} is {}", ended.operation_id,
+                               text_of(revision.now().identity), object, misses ? "not in memory" : "left there"));
   }
 }
 

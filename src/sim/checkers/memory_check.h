@@ -33,6 +33,11 @@ MemoryFindings look_into(const Model& model, Runtime& machine, const std::shared
 /// gone.
 void check_claim(Model& model, Runtime& machine, const Memories& memories, const Revision& revision);
 
+/// An operation with a ratio is DONE: what it brought is in the memory where it worked, or what it took is not there.
+/// `late`: a write of a dead process may have landed there since it began.
+void check_set(Model& model, Runtime& machine, const Memories& memories, const Revision& revision,
+               const metadata::Operation& ended, bool late);
+
 /// After a reconciliation in peace by a process that has mounted `own`: the record says what lies in the memory it
 /// names, neither more nor less. Not for one whose manifest is damaged: nobody knows its members then.
 void check_exact(Model& model, Runtime& machine, const Memories& memories, std::size_t own, const Revision& revision);

@@ -16,6 +16,9 @@ using metadata::Writer;
 
 namespace {
 
+/// Of a delete that drains: no lease is renewed for longer.
+constexpr std::int64_t kDrainMsMax = 24 * 3'600'000LL;
+
 std::int64_t last_renewal_of(const Lease& lease) { return lease.expires_mono_ms - lease.ttl_ms; }
 
 }  // namespace
@@ -50,12 +53,13 @@ bool Model::lease_lives(const std::string& lease_id) const {
   return last_mono_ms_ < found->second.expires_mono_ms;
 }
 
-void Model::witness(Process& process, const oplog::Append& append) {
+void Model::witness(Process& process, const oplog::Append& append, bool disturbed) {
   if (append.sequence != sequence_ + 1) {
     violated(fmt::format("append {} follows append {}", append.sequence, sequence_));
   }
   sequence_ = append.sequence;
   Operation& by = operations_[world_.current_operation()];
+  by.disturbed = by.disturbed || disturbed;
   if (append.at.epoch == epoch_ && append.at.mono_ms < last_mono_ms_) {
     violated(
         fmt::format("append {} is at {} ms, the one before at {} ms", sequence_, append.at.mono_ms, last_mono_ms_));
@@ -121,6 +125,12 @@ void Model::see(Operation& by, const oplog::Append& append, const metadata::Revi
     by.aborted = after.identity;
     const bool own = revision.writer && revision.writer->process == by.process;
     if (!by.forces && !own) check_takeover(by, append, revision);
+  }
+  if (!revision.facts.empty()) {
+    const RevisionRecord& before = revision.now();
+    by.put_policy = by.put_policy || after.policy != before.policy;
+    if (after.availability == Availability::kDeleting && before.committed_seq != 0) by.deleted = after.identity;
+    if (after.availability == Availability::kDeleted) by.tombstones.insert(after.identity);
   }
   check_residency(after);
   revision.facts.push_back({append.sequence, after});
@@ -236,16 +246,28 @@ void Model::see(Operation& by, const oplog::Append& append, const metadata::Leas
     const std::int64_t whole = append.at.mono_ms + lease.ttl_ms;
     const std::int64_t bound = lease.renewable_until_mono_ms == 0 ? whole : lease.renewable_until_mono_ms;
     if (lease.expires_mono_ms != std::min(whole, bound)) violated(name + " is re-armed with another time");
+    if (found != leases_.end()) {
+      const std::int64_t before = found->second.renewable_until_mono_ms;
+      const std::int64_t moved = before == 0 ? 0 : before - last_mono_before_ms_ + append.at.mono_ms;
+      if (lease.renewable_until_mono_ms != moved) violated(name + " is re-armed with another bound");
+    }
   } else if (by.drains && found != leases_.end() && lease.renewable_until_mono_ms != 0) {
     // A delete that drains bounds the renewals of the leases that live, and changes nothing else of them.
     Lease bounded = found->second;
-    bounded.renewable_until_mono_ms = lease.renewable_until_mono_ms;
+    bounded.renewable_until_mono_ms = append.at.mono_ms + kDrainMsMax;
     if (lease != bounded) violated(name + " is changed by a delete");
   } else {
     by.put_lease = true;
+    count_pause(lease.identity);
     const bool lives = found != leases_.end() && append.at.mono_ms < found->second.expires_mono_ms;
     if (lives && lease.expires_mono_ms <= found->second.expires_mono_ms)
       violated(name + " is renewed and not lengthened");
+    if (lease.renewable_until_mono_ms != (lives ? found->second.renewable_until_mono_ms : 0)) {
+      violated(name + " is granted with another bound than its drain's");
+    }
+    if (lease.renewable_until_mono_ms != 0 && lease.expires_mono_ms > lease.renewable_until_mono_ms) {
+      violated(name + " is granted beyond the bound of its drain");
+    }
     if (!lives && (revision == nullptr || !revision->readable())) {
       violated(name + " is granted on what nobody may read");
     }
@@ -272,6 +294,8 @@ void Model::see(Operation& by, const oplog::Append& append, const metadata::Leas
     const bool of_before = lease.epoch != append.at.epoch;
     used(lease.identity, {epoch_ordinal_ - (of_before ? 1 : 0), std::max<std::int64_t>(0, last_renewal_of(lease))});
   }
+  by.released = by.released || by.releases == removed.lease_id;
+  lease_ended_at_[lease.identity] = sequence_;
   leases_.erase(found);
 }
 
@@ -321,7 +345,9 @@ void Model::see(Operation& by, const oplog::Append& /*append*/, const metadata::
       watermarks_[identity.lineage] < identity.weight_generation) {
     violated(fmt::format("op {} ({}) removes the record of {}", by.id, by.what, text_of(identity)));
   }
-  if (revision != nullptr) revision->compacted = true;
+  if (revision == nullptr) return;
+  revision->compacted = true;
+  revision->compacted_at = sequence_;
 }
 
 std::optional<Lease> Model::live_lease_of(const Identity& identity) const {
@@ -335,144 +361,6 @@ template <typename Other>
 void Model::see(Operation& by, const oplog::Append& append, const Other& entry) {
   violated(fmt::format("op {} ({}) appends a {} at {}, which no command of this workload does", by.id, by.what,
                        metadata::name_of(metadata::EntryBody(entry)), append.sequence));
-}
-
-void Model::import_answered(const Operation& operation, const Result<store::ImportResult>& answer,
-                            bool source_changed) {
-  if (!answer.ok()) {
-    if (operation.published && answer.code() != Code::kUnknownOutcome) {
-      violated(fmt::format("op {} published {} and is told: {}", operation.id, text_of(*operation.published),
-                           answer.status().to_string()));
-    }
-    if (answer.code() == Code::kInternal || answer.code() == Code::kInvalidArgument) {
-      violated(fmt::format("op {} is refused: {}", operation.id, answer.status().to_string()));
-    }
-    bool taken_over = false;
-    for (const auto& [identity, attempt] : operation.attempts) {
-      // Or aborted, which it may meet as missing objects while the log does not tell it.
-      const RevisionRecord& now = find(identity)->now();
-      taken_over = taken_over || now.import_attempt != attempt || now.availability == Availability::kDeleting ||
-                   now.availability == Availability::kDeleted;
-    }
-    if (answer.code() == Code::kCorrupt && !source_changed && !any_damage() && !taken_over) {
-      violated(fmt::format("op {} finds damage where none is: {}", operation.id, answer.status().to_string()));
-    }
-    return;
-  }
-  const RevisionRecord& record = answer->record;
-  const std::string name = text_of(record.identity);
-  if (source_changed) violated(name + " was published from a source that changed while it was read");
-  const Revision* revision = find(record.identity);
-  if (answer->already_there) {
-    // The writer that was waited for published it, and nobody else is told so.
-    if (revision == nullptr || operation.published || record.committed_seq <= operation.begun_at) {
-      violated(fmt::format("op {} is told that {} is there already", operation.id, name));
-      return;
-    }
-  } else if (operation.published != record.identity || revision == nullptr) {
-    violated(fmt::format("op {} is told that it published {}, which the log does not have", operation.id, name));
-    return;
-  }
-  shown(operation, record);
-  if (record.availability != Availability::kReady) violated(name + " is published and not READY");
-  if (revision->checkpoint != operation.checkpoint) violated(name + " holds another source than op was given");
-}
-
-void Model::listed(const metadata::ListQuery& query, const Result<metadata::ListPage>& answer) {
-  if (!answer.ok()) return;
-  std::vector<Identity> expected;
-  for (const auto& [identity, revision] : revisions_) {
-    const Availability state = revision.now().availability;
-    if (revision.compacted) continue;
-    if (query.all || is_published(state)) expected.push_back(identity);
-  }
-  std::vector<Identity> found;
-  for (const RevisionRecord& record : answer->records) {
-    found.push_back(record.identity);
-    const Revision* revision = find(record.identity);
-    if (revision == nullptr || revision->now() != record)
-      violated("list shows " + text_of(record.identity) + " as it is not");
-  }
-  std::sort(found.begin(), found.end());
-  if (found != expected) {
-    violated(fmt::format("list shows {} revisions, {} are there", found.size(), expected.size()));
-  }
-}
-
-void Model::shown(const Operation& operation, const RevisionRecord& record) {
-  const Revision* revision = find(record.identity);
-  const std::uint64_t generation = record.metadata_generation;
-  if (revision == nullptr || generation == 0 || generation > revision->facts.size() ||
-      revision->facts[generation - 1].record != record) {
-    violated(fmt::format("op {} is shown {} as it never was", operation.id, text_of(record.identity)));
-    return;
-  }
-  if (generation < revision->facts.size() && revision->facts[generation].sequence <= operation.begun_at) {
-    violated(fmt::format("op {} is shown {} as it was before it began", operation.id, text_of(record.identity)));
-  }
-}
-
-void Model::lease_acquired(const Operation& operation, const Result<Lease>& answer) {
-  if (!answer.ok()) {
-    if (answer.code() == Code::kDurabilityFailed && operation.put_lease) {
-      violated(fmt::format("op {} was granted a lease and is told that it certainly was not", operation.id));
-    }
-    return;
-  }
-  const auto found = leases_.find(answer->lease_id);
-  if (found == leases_.end()) {
-    // It may have run out while its holder stood still.
-    if (answer->epoch == epoch_ && world_.mono_ms() < answer->expires_mono_ms) {
-      violated(fmt::format("op {} is told of lease {}, which the log does not have", operation.id, answer->lease_id));
-    }
-    return;
-  }
-  if (found->second.epoch == answer->epoch && found->second.expires_mono_ms < answer->expires_mono_ms) {
-    violated(fmt::format("op {} is told that lease {} lasts longer than it does", operation.id, answer->lease_id));
-  }
-}
-
-void Model::lease_renewed(const Operation& operation, const std::string& lease_id, const Result<Lease>& answer) {
-  if (answer.ok()) {
-    if (answer->lease_id != lease_id) violated("another lease is renewed than was asked for");
-    lease_acquired(operation, answer);
-    return;
-  }
-  const bool lost = answer.code() == Code::kLeaseExpired || answer.code() == Code::kNotFound;
-  if (lost && lease_lives(lease_id)) {
-    violated(fmt::format("op {} is told that lease {} ended, which lives", operation.id, lease_id));
-  }
-}
-
-void Model::lease_released(const Operation& operation, const std::string& lease_id, const Status& answer) {
-  if (answer.ok() && leases_.contains(lease_id)) {
-    violated(fmt::format("op {} is told that lease {} is released, which it is not", operation.id, lease_id));
-  }
-}
-
-void Model::aborted(const Operation& operation, const Identity& identity, const Result<RevisionRecord>& answer) {
-  const Revision* revision = find(identity);
-  if (!answer.ok()) {
-    if (operation.aborted && answer.code() != Code::kUnknownOutcome && answer.code() != Code::kUnavailable) {
-      violated(fmt::format("op {} aborted {} and is told: {}", operation.id, text_of(identity),
-                           answer.status().to_string()));
-    }
-    return;
-  }
-  if (revision == nullptr || (revision->now().availability != Availability::kDeleting &&
-                              revision->now().availability != Availability::kDeleted)) {
-    violated(fmt::format("op {} is told that {} is aborted, which it is not", operation.id, text_of(identity)));
-  }
-}
-
-void Model::erased(const Operation& operation, const Identity& identity, const Result<store::RemovalResult>& answer) {
-  const Revision* revision = find(identity);
-  if (answer.code() == Code::kNotFound && revision != nullptr) {
-    violated(text_of(identity) + " is there and not found");
-  }
-  if (answer.ok() && (revision == nullptr || revision->now().availability != Availability::kDeleted)) {
-    violated(fmt::format("op {} is told that {} is deleted, which it is not", operation.id, text_of(identity)));
-  }
 }
 
 }  // namespace steelyard::sim

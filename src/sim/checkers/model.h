@@ -11,13 +11,16 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "catalog/catalog.h"
 #include "metadata/codec.h"
 #include "metadata/rules.h"
 #include "metadata/types.h"
 #include "oplog/op_log.h"
+#include "sim/checkers/tally.h"
 #include "sim/checkers/verdict.h"
 #include "sim/runtime/world.h"
 #include "store/store.h"
@@ -35,17 +38,27 @@ struct Operation {
   bool may_abort = false;
   bool forces = false;  ///< aborts whoever writes
   bool may_delete = false;
-  bool drains = false;    ///< deletes under live leases
-  bool finishes = false;  ///< takes away what is DELETING
-  bool compacts = false;  ///< tombstones
-  bool operates = false;  ///< starts, runs and ends operations
-  bool cancels = false;   ///< ends one that somebody else may run
+  bool drains = false;                      ///< deletes under live leases
+  bool finishes = false;                    ///< takes away what is DELETING
+  bool compacts = false;                    ///< tombstones
+  bool operates = false;                    ///< starts, runs and ends operations
+  std::optional<metadata::Identity> moves;  ///< the revision that it was asked to move
+  bool makes_room = false;                  ///< takes others out of memory for that one
+  bool follows = false;                     ///< moves what the policies ask for
+  bool cancels = false;                     ///< ends one that somebody else may run
   bool sets_policy = false;
   // Filled by the appends it made:
   std::map<metadata::Identity, std::uint32_t> attempts;
   std::optional<metadata::Identity> published;
   std::optional<metadata::Identity> aborted;
+  std::optional<metadata::Identity> deleted;  ///< it began to
+  std::set<metadata::Identity> tombstones;
+  std::map<metadata::Identity, metadata::Operation> ended;  ///< the last on each
+  std::set<std::string> cancelled;                          ///< operations
   bool put_lease = false;
+  bool released = false;  ///< the lease that it may end
+  bool put_policy = false;
+  bool disturbed = false;  ///< the tiers or the log have failed it
 };
 
 /// One of a published revision's objects.
@@ -62,6 +75,9 @@ struct Move {
   std::uint64_t permitted = 0;
   std::uint64_t processed_members = 0;
   std::uint64_t processed_bytes = 0;
+  bool paused = false;  ///< by a lease
+  metadata::OperationState state = metadata::OperationState::kRunning;
+  metadata::LastUse ended;  ///< when
 };
 
 /// A revision's whole life so far.
@@ -82,6 +98,7 @@ struct Revision {
   bool published() const { return now().committed_seq != 0; }
   bool readable() const { return is_published(now().availability); }
   bool compacted = false;  ///< its record is gone
+  std::uint64_t compacted_at = 0;
 };
 
 class Model {
@@ -90,7 +107,8 @@ class Model {
 
   /// The reference stays good.
   Operation& begin(Process& process, std::string what);
-  void witness(Process& process, const oplog::Append& append);
+  /// `disturbed`: what the running call asked for has failed in between, so it may have to do without.
+  void witness(Process& process, const oplog::Append& append, bool disturbed);
 
   /// Bits of this content were damaged on the disk.
   void damage(const Digest& sha256) { damaged_.emplace(sha256, sequence_); }
@@ -116,6 +134,7 @@ class Model {
   Revision* find(const metadata::Identity& identity);
   const std::map<std::string, metadata::Lease>& leases() const { return leases_; }
   std::uint64_t leases_granted() const { return leases_granted_; }
+  const Tally& tally() const { return tally_; }
   bool lease_lives(const std::string& lease_id) const;
 
   // --- what a client was answered
@@ -123,7 +142,8 @@ class Model {
   void listed(const metadata::ListQuery& query, const Result<metadata::ListPage>& answer);
   /// A record that a read showed: it was the current one at some time during the operation.
   void shown(const Operation& operation, const metadata::RevisionRecord& record);
-  void lease_acquired(const Operation& operation, const Result<metadata::Lease>& answer);
+  void lease_acquired(const Operation& operation, const metadata::Identity& identity,
+                      const Result<metadata::Lease>& answer);
   void lease_renewed(const Operation& operation, const std::string& lease_id, const Result<metadata::Lease>& answer);
   void lease_released(const Operation& operation, const std::string& lease_id, const Status& answer);
   void aborted(const Operation& operation, const metadata::Identity& identity,
@@ -131,10 +151,17 @@ class Model {
 
   void erased(const Operation& operation, const metadata::Identity& identity,
               const Result<store::RemovalResult>& answer);
-  void moved(const Operation& operation, const metadata::Identity& identity, bool waited,
+  /// `short_of_room`: there was not room for everything all the time.
+  void moved(const Operation& operation, const metadata::Identity& identity, bool waited, bool short_of_room,
              const Result<store::ResidencyResult>& answer);
   void cancelled(const Operation& operation, const std::string& operation_id,
                  const Result<metadata::OperationView>& answer);
+  void policy_set(const Operation& operation, const Result<metadata::RevisionRecord>& answer);
+  /// The end of what is asked for nothing that may be refused: gc, reconcile, follow_policy.
+  void passed(const Operation& operation, bool short_of_room, const Status& answer);
+  /// A batch of changes. `has_next`: the log has what follows the query's start; `begun_at`: its sequence at the call.
+  void followed(const catalog::WatchQuery& query, bool has_next, std::uint64_t begun_at,
+                const catalog::WatchBatch& batch);
   /// A process took a replica of a payload object out of memory.
   struct Removal {
     metadata::Identity identity;
@@ -170,13 +197,30 @@ class Model {
   void check_edge(const Operation& by, const metadata::RevisionRecord& before, const metadata::RevisionRecord& after,
                   const Revision& revision);
   void check_residency(const metadata::RevisionRecord& record);
-  void check_operations(const Operation& by, const oplog::Append& append, const metadata::RevisionRecord& before,
+  void check_operations(Operation& by, const oplog::Append& append, const metadata::RevisionRecord& before,
                         const metadata::RevisionRecord& after, Revision& revision);
   void check_begun(const Operation& by, const oplog::Append& append, const metadata::RevisionRecord& after,
                    Revision& revision);
+  void check_plan(const metadata::Operation& begun, const Revision& revision);
+  void check_reason(const Operation& by, const oplog::Append& append, const metadata::Operation& begun,
+                    const Revision& revision);
+  void check_policy(const Operation& by, const oplog::Append& append, const metadata::Operation& begun,
+                    const Revision& revision);
+  void check_passed_over(const Operation& by, const oplog::Append& append, const metadata::Operation& begun,
+                         const Revision& revision);
+  bool is_cooling(const Revision& revision, const oplog::Append& append) const;
+  bool is_steady(const Operation& by, const Revision& revision) const;
+  metadata::LastUse use_of(const Revision& revision) const;
+  bool holds_alone(const Revision& revision, const std::string& instance) const;
   void check_progress(const metadata::Runner& runner);
-  void check_ended(const Operation& by, const metadata::RevisionRecord& before, const metadata::RevisionRecord& after,
-                   Revision& revision);
+  void count_pause(const metadata::Identity& identity);
+  void check_ended(Operation& by, const oplog::Append& append, const metadata::RevisionRecord& before,
+                   const metadata::RevisionRecord& after, Revision& revision);
+  /// Who appended its entry may be told that this is not known, or that something failed after it, and nothing else.
+  void check_told(const Operation& operation, bool appended, const Status& answer, std::string_view what);
+  void lease_granted(const Operation& operation, const metadata::Lease& lease);
+  /// Perhaps only by one that ran out.
+  bool leased_during(const Operation& operation, const metadata::Identity& identity) const;
 
   World& world_;
   Verdict& verdict_;
@@ -193,8 +237,10 @@ class Model {
   std::map<std::string, metadata::Lease> leases_;
   std::map<metadata::Identity, metadata::LastUse> uses_;  ///< what the log has to say
   std::map<metadata::Identity, metadata::LastUse> uses_told_;
+  std::map<metadata::Identity, std::uint64_t> lease_ended_at_;  ///< the log's sequence
   std::map<metadata::Lineage, std::int64_t> watermarks_;
   std::uint64_t leases_granted_ = 0;
+  Tally tally_;
   std::map<Digest, std::uint64_t> damaged_;  ///< and the log's sequence then
   std::set<std::pair<std::string, Digest>> damaged_hot_;
   std::set<std::string> operation_ids_;

@@ -55,7 +55,7 @@ void Model::check_residency(const RevisionRecord& record) {
 }
 
 /// At most one runs; it stays as it began; those that ended are retained, and never change.
-void Model::check_operations(const Operation& by, const oplog::Append& append, const RevisionRecord& before,
+void Model::check_operations(Operation& by, const oplog::Append& append, const RevisionRecord& before,
                              const RevisionRecord& after, Revision& revision) {
   const std::string name = text_of(after.identity);
   const bool began = !before.operation && after.operation;
@@ -70,7 +70,7 @@ void Model::check_operations(const Operation& by, const oplog::Append& append, c
     if (after.finished_operations.empty()) return violated(name + ": an operation ends without a trace");
     retained.push_back(after.finished_operations.back());
     if (retained.size() > limits::kOperationsRetained) retained.erase(retained.begin());
-    check_ended(by, before, after, revision);
+    check_ended(by, append, before, after, revision);
   }
   if (after.finished_operations != retained)
     violated(name + ": the operations that ended are not retained as they were");
@@ -99,24 +99,39 @@ void Model::check_begun(const Operation& by, const oplog::Append& append, const 
       (operation.target != after.policy.prefer || operation.ratio_millionths != after.policy.ratio_millionths)) {
     violated(name + " goes where its revision is not pinned to");
   }
-  revision.moves[operation.operation_id] = {operation, append.sequence, {}, 0, 0, 0};
+  if (metadata::moves_replicas(operation.kind)) {
+    check_plan(operation, revision);
+    check_reason(by, append, operation, revision);
+  }
+  Move& move = revision.moves[operation.operation_id];
+  move.operation = operation;
+  move.begun_at = append.sequence;
 }
 
-void Model::check_ended(const Operation& by, const RevisionRecord& before, const RevisionRecord& after,
-                        Revision& revision) {
+void Model::check_ended(Operation& by, const oplog::Append& append, const RevisionRecord& before,
+                        const RevisionRecord& after, Revision& revision) {
   const metadata::Operation& ended = after.finished_operations.back();
   const std::string name = fmt::format("operation {} of {}", ended.operation_id, text_of(after.identity));
   metadata::Operation begun = *before.operation;
-  const Move& move = revision.moves[begun.operation_id];
+  Move& move = revision.moves[begun.operation_id];
+  move.state = ended.state;
+  move.ended = {epoch_ordinal_, append.at.mono_ms};
+  by.ended[after.identity] = ended;
+  if (ended.state == OperationState::kCancelled) by.cancelled.insert(ended.operation_id);
   const bool same = ended.operation_id == begun.operation_id && ended.kind == begun.kind &&
                     ended.target == begun.target && ended.ratio_millionths == begun.ratio_millionths &&
                     ended.plan_digest == begun.plan_digest && ended.total_members == begun.total_members &&
                     ended.total_bytes == begun.total_bytes && ended.request == begun.request &&
                     ended.hot_instance == begun.hot_instance;
   if (!same) violated(name + " ends as another one than it began");
+  if (metadata::LastUse{ended.ended_epoch_ordinal, ended.ended_mono_ms} != move.ended) {
+    violated(name + " says that it ended at another time");
+  }
   if (ended.processed_members < move.processed_members || ended.processed_bytes < move.processed_bytes) {
     violated(name + ": its progress goes back at its end");
   }
+  const bool all = ended.processed_members == ended.total_members && ended.processed_bytes == ended.total_bytes;
+  if (ended.state == OperationState::kDone && !all) violated(name + " is DONE before all of it is");
   switch (ended.state) {
     case OperationState::kRunning:
       violated(name + " ends and runs");
@@ -131,16 +146,30 @@ void Model::check_ended(const Operation& by, const RevisionRecord& before, const
       }
       break;
   }
-  if (ended.state != OperationState::kDone || !metadata::moves_replicas(ended.kind)) return;
-  const bool reached = ended.target == Residency::kHot ? after.residency == Residency::kHot
-                       : ended.target == Residency::kCold
-                           ? after.residency == Residency::kCold
-                           : after.residency == Residency::kMixed || after.residency == Residency::kHot ||
-                                 after.residency == Residency::kCold;
+  tally_.cancelled += ended.state == OperationState::kCancelled ? 1 : 0;
+  if (ended.state != OperationState::kDone) return;
+  tally_.resumed += move.runners.size() > 1 ? 1 : 0;
+  if (ended.kind == OperationKind::kRepairing) ++tally_.repaired;
+  if (!metadata::moves_replicas(ended.kind)) return;
+  ++(ended.kind == OperationKind::kEvicting ? tally_.evicted : tally_.rehydrated);
+  tally_.mixed += ended.target == Residency::kMixed ? 1 : 0;
+  // Of a ratio each of its two halves is DONE by itself: all of the set is in memory, or nothing but of the set.
+  const Residency halfway = ended.kind == OperationKind::kEvicting ? Residency::kCold : Residency::kHot;
+  const bool reached =
+      after.residency == ended.target || (ended.target == Residency::kMixed && after.residency == halfway);
   if (!reached) {
     violated(fmt::format("{} is DONE, to {}, and its revision is {}", name, metadata::name_of(ended.target),
                          metadata::name_of(after.residency)));
   }
+}
+
+void Model::count_pause(const Identity& identity) {
+  Revision& revision = revisions_[identity];
+  if (revision.facts.empty() || !revision.now().operation || !revision.runner || revision.runner->token.empty()) return;
+  Move& move = revision.moves[revision.now().operation->operation_id];
+  if (move.operation.kind != OperationKind::kEvicting || move.permitted == move.operation.total_members) return;
+  tally_.paused += move.paused ? 0 : 1;
+  move.paused = true;
 }
 
 void Model::see(Operation& by, const oplog::Append& append, const metadata::RunnerPut& put) {
@@ -205,59 +234,6 @@ void Model::see(Operation& by, const oplog::Append& /*append*/, const metadata::
 void Model::see(Operation& by, const oplog::Append& /*append*/, const metadata::OperationForgotten& forgotten) {
   if (!by.operates && !by.may_delete && !by.cancels) {
     violated(fmt::format("op {} ({}) forgets operation {}", by.id, by.what, forgotten.operation_id));
-  }
-}
-
-void Model::moved(const Operation& operation, const Identity& identity, bool waited,
-                  const Result<store::ResidencyResult>& answer) {
-  const Revision& revision = *find(identity);
-  const std::string name = text_of(identity);
-  if (answer.ok()) {
-    shown(operation, answer->record);
-    if (!answer->operation) return;
-    const auto found = revision.moves.find(answer->operation->operation_id);
-    if (found == revision.moves.end()) {
-      return violated(fmt::format("op {} is told of an operation of {} that never was", operation.id, name));
-    }
-    if (waited && answer->operation->state != OperationState::kDone) {
-      violated(fmt::format("op {} waited for an operation of {}, which is {}", operation.id, name,
-                           metadata::name_of(answer->operation->state)));
-    }
-    return;
-  }
-  if (answer.code() == Code::kNotFound && !revision.compacted) violated(name + " is there and not found");
-  // One object is hot or cold as a whole, so no share of it can be asked for.
-  if (answer.code() == Code::kInvalidArgument && revision.now().summary.payload_count > 1) {
-    violated(fmt::format("op {} is refused: {}", operation.id, answer.status().to_string()));
-  }
-  if (answer.code() == Code::kCorrupt && !may_be_damaged(revision)) {
-    violated(
-        fmt::format("op {} finds damage of {} where none is: {}", operation.id, name, answer.status().to_string()));
-  }
-  if (answer.code() == Code::kPolicyUnsatisfiable) {
-    bool pinned = false;
-    for (std::size_t i = 0; i < revision.facts.size(); ++i) {
-      const bool current = i + 1 == revision.facts.size() || revision.facts[i + 1].sequence > operation.begun_at;
-      pinned = pinned || (current && revision.facts[i].record.policy.mode == metadata::PolicyMode::kPinned);
-    }
-    if (!pinned) violated(fmt::format("op {} is told that {} is pinned, which it is not", operation.id, name));
-  }
-}
-
-void Model::cancelled(const Operation& operation, const std::string& operation_id,
-                      const Result<metadata::OperationView>& answer) {
-  if (!answer.ok()) return;
-  const metadata::Operation& told = answer->operation;
-  const Revision* const revision = find(answer->record.identity);
-  if (revision == nullptr || told.operation_id != operation_id || told.state == OperationState::kRunning) {
-    return violated(
-        fmt::format("op {} is told that operation {} is cancelled, and it is not", operation.id, operation_id));
-  }
-  const auto& ended = revision->now().finished_operations;
-  const auto found = std::ranges::find(ended, operation_id, &metadata::Operation::operation_id);
-  // It may be forgotten by now, when others ended after it.
-  if (found != ended.end() && *found != told) {
-    violated(fmt::format("op {} is told of operation {} as it did not end", operation.id, operation_id));
   }
 }
 

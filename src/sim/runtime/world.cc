@@ -173,6 +173,7 @@ void World::wake_waiting_for(const void* event) {
 void World::kill(Process& process) {
   if (!process.alive_ || process.immortal_) return;
   process.alive_ = false;
+  if (process.on_death_) process.on_death_();
   process.stopped_until_ = 0;
   for (auto& [id, thread] : threads_) {
     // A joining thread waits for a thread of its own process, which now runs to its end.
@@ -227,6 +228,7 @@ int World::pass_point(Process& process, std::string_view name) {
     if (!faults_.per_mille(points_.tier_errno)) return 0;
     constexpr int kErrors[] = {EIO, ENOSPC, EMLINK};
     const int error = faults_.one_of(kErrors);
+    ++process.errors_;
     trace(fmt::format("{}: {} returns errno {}", process.name_, name, error));
     return error;
   }

@@ -20,6 +20,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/runtime.h"
@@ -50,6 +51,10 @@ class Process {
   const ProcessIdentity& identity() const { return identity_; }
   Runtime& runtime() { return *runtime_; }
   bool alive() const { return alive_; }
+  /// Told when it is killed, so that nothing waits for what a living process would do.
+  void set_on_death(std::function<void()> on_death) { on_death_ = std::move(on_death); }
+  /// Error numbers that its fault points returned.
+  std::uint64_t errors() const { return errors_; }
 
  private:
   friend class World;
@@ -62,6 +67,8 @@ class Process {
   bool immortal_ = false;
   std::int64_t stopped_until_ = 0;  ///< on the world's own time
   std::uint64_t calls_after_death_ = 0;
+  std::uint64_t errors_ = 0;
+  std::function<void()> on_death_;
   std::unique_ptr<Runtime> runtime_;
 };
 

@@ -11,6 +11,8 @@
 
 #include "formats/identity.h"
 #include "oplog/open.h"
+#include "oplog/replay.h"
+#include "sim/workload/lying_log.h"
 
 namespace steelyard::sim {
 namespace {
@@ -59,6 +61,8 @@ Profile draw_profile(Random& random) {
   profile.calls_per_client = 4 + random.below(9);
   profile.troubles = random.below(12);
   profile.damages = random.per_mille(300);
+  profile.followed = random.per_mille(250);
+  profile.kept = random.per_mille(60);
   constexpr std::uint64_t kMemories[] = {0, 1, 1, 2};
   profile.memories = random.one_of(kMemories);
   profile.hot.error = random.one_of(kTierRates);
@@ -84,7 +88,7 @@ Bench::Bench(std::uint64_t seed, Canary canary_in)
       canary(canary_in),
       profile(draw_profile(random)),
       disk(std::make_shared<tiers::SimulatedDisk>(seed ^ 0x5eed0011)),
-      log(oplog::open_memory(world.nature().runtime())) {
+      log(make_lying_log(oplog::open_memory(world.nature().runtime()), canary)) {
   for (std::uint64_t i = 0; i < profile.memories; ++i) {
     memories.push_back(
         std::make_shared<tiers::SimulatedDisk>(seed ^ (0x5eed0012 + i), tiers::SimulatedMedium::kMemory));
@@ -110,6 +114,11 @@ void Bench::see_change(const metadata::Identity& identity) {
       now.hot_millionths != before.hot_millionths) {
     check_claim(model, world.nature().runtime(), memories, revision);
   }
+  if (before.operation && !now.operation) {
+    const metadata::Operation& ended = now.finished_operations.back();
+    const bool late = late_step_at >= revision.moves.at(ended.operation_id).begun_at;
+    check_set(model, world.nature().runtime(), memories, revision, ended, late);
+  }
   if (before.availability != metadata::Availability::kDegraded || now.availability != metadata::Availability::kReady) {
     return;
   }
@@ -126,6 +135,26 @@ void Bench::see_change(const metadata::Identity& identity) {
     if (std::ranges::binary_search(damaged, key) && std::ranges::count(in_memory, key) == 0) {
       model.violated(fmt::format("{} is READY again and {} is damaged", text_of(identity), key));
     }
+  }
+}
+
+void Bench::set_capacity(tiers::SimulatedDisk& of, std::optional<std::uint64_t> bytes) {
+  of.set_capacity(bytes);
+  if (bytes) {
+    limited.insert(&of);
+  } else if (limited.erase(&of) > 0) {
+    short_of_room_at = model.sequence() + 1;
+  }
+}
+
+bool Bench::is_short_of_room(const Operation& operation) const {
+  const bool injected = profile.tier.no_space > 0 || profile.hot.no_space > 0 || profile.points.tier_errno > 0;
+  return injected || !limited.empty() || short_of_room_at > operation.begun_at;
+}
+
+void Bench::check_log() {
+  if (const Status status = oplog::verify_state(*log); !status.ok()) {
+    model.violated("the log does not imply the state it serves: " + status.to_string());
   }
 }
 

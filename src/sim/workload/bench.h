@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <set>
 #include <string>
 
 #include "oplog/fault_injecting.h"
@@ -32,6 +34,8 @@ struct Profile {
   std::uint64_t calls_per_client = 0;
   std::uint64_t troubles = 0;  ///< kills, crashes, stops and the like
   bool damages = false;        ///< bits rot on the disk
+  bool followed = false;       ///< a process watches the records
+  bool kept = false;           ///< another keeps them reconciled
   std::uint64_t memories = 0;  ///< containers with a hot tier of their own; 0: there is none
   tiers::FaultPlan hot;        ///< as `tier`
 };
@@ -52,10 +56,19 @@ struct Bench {
   std::shared_ptr<tiers::SimulatedDisk> disk;
   Memories memories;  ///< of the hot tier, one for each container
   std::unique_ptr<oplog::OpLog> log;
-  bool calm = false;  ///< clients started from now on meet no faults
+  bool calm = false;                              ///< clients started from now on meet no faults
+  std::uint64_t late_step_at = 0;                 ///< the log's sequence when a dead process' write landed last
+  std::uint64_t short_of_room_at = 0;             ///< the same when the disk or a memory got its room back
+  std::set<const tiers::SimulatedDisk*> limited;  ///< of the disk and the memories, those that have an end now
 
   /// Looks at a revision's bytes past every fault, and remembers its objects.
   DiskFindings look_at(const metadata::Identity& identity);
+  /// Gives the disk or a memory so much room, or room without end.
+  void set_capacity(tiers::SimulatedDisk& of, std::optional<std::uint64_t> bytes);
+  /// Something could be full while the call lasted.
+  bool is_short_of_room(const Operation& operation) const;
+  /// The log implies the state that it serves.
+  void check_log();
   /// A record has changed just now: what it says of the tiers is true.
   void see_change(const metadata::Identity& identity);
   /// Of every revision that can be read, and of those whose removal has to wait for a lease.

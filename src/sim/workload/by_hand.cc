@@ -13,12 +13,6 @@
 #include "store/context.h"
 
 namespace steelyard::sim {
-namespace {
-
-constexpr int kTriesMax = 6;
-
-}  // namespace
-
 /// One payload object and the manifest, flushed.
 Result<metadata::GroupSummary> Client::put_note(const metadata::RevisionRecord& record) {
   const auto& [path, text] = *checkpoints().back().files.begin();

@@ -6,6 +6,9 @@
 
 namespace steelyard::sim {
 
+/// Of a call that may succeed a moment later.
+inline constexpr int kTriesMax = 6;
+
 class Deaf final : public store::Observer {
  public:
   void progress(const store::Progress& /*progress*/) override {}

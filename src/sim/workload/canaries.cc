@@ -64,6 +64,10 @@ Result<std::vector<oplog::Entry>> prepare_broken(Canary canary, const oplog::OpL
     // Its own bytes would be appended as they are.
     decoded->encoded = {};
     auto* const put = std::get_if<metadata::RevisionPut>(&decoded->body);
+    auto* const lease = std::get_if<metadata::LeasePut>(&decoded->body);
+    if (lease != nullptr && canary == Canary::kBoundLies && lease->lease.renewable_until_mono_ms != 0) {
+      lease->lease.renewable_until_mono_ms += 1'000;
+    }
     auto* const runner = std::get_if<metadata::RunnerPut>(&decoded->body);
     if (put != nullptr) falsify(canary, put->record);
     if (runner != nullptr && canary == Canary::kProgressLies && runner->runner.processed_members > 0) {

@@ -33,6 +33,11 @@ enum class Canary : std::uint8_t {
   kLeaseLies,         ///< the log does not show who holds leases
   kGenerationLies,    ///< the log gives some records the generation that they had before
   kRequestLies,       ///< the log forgets which requests it has answered
+  kBoundLies,         ///< the log has a later bound of the leases that a delete waits for
+  kPolicyLies,        ///< the log shows manual revisions as pinned to be cold
+  kUseLies,           ///< the log shows last uses in the opposite order
+  kRowLies,           ///< the log shows a record as no append left it
+  kCooldownLies,      ///< the store knows no cool-down
 };
 
 /// What a log broken in that way answers to who reads it.

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "formats/identity.h"
-#include "metadata/validate.h"
 #include "sim/checkpoints.h"
 #include "sim/workload/calls.h"
 
@@ -17,7 +16,6 @@ using metadata::Identity;
 
 namespace {
 
-constexpr int kTriesMax = 6;
 constexpr std::uint64_t kChunkBytes = 1024 * 1024;
 /// What a source that changes while it is read is called.
 constexpr std::string_view kChanging = "!";
@@ -34,15 +32,15 @@ Client::Client(Bench& bench, Process& process, const Profile& profile, std::uint
       container_(container),
       log_(make_process_log(
           process, *bench.log,
-          [&bench](Process& by, const oplog::Append& append) {
-            bench.model.witness(by, append);
+          [&bench, this](Process& by, const oplog::Append& append) {
+            bench.model.witness(by, append, profile_.log.read_unavailable > 0 || faults() > faults_before_);
             for (const auto& [identity, revision] : bench.model.revisions()) {
               if (revision.published() && revision.now().committed_seq == append.sequence) bench.look_at(identity);
               if (!revision.facts.empty() && revision.facts.back().sequence == append.sequence)
                 bench.see_change(identity);
             }
           },
-          bench.canary, random_.next())),
+          [&bench] { bench.check_log(); }, bench.canary, random_.next())),
       disk_(std::move(tiers::open_simulated(process.runtime(), bench.disk)).value()),
       tier_(make_tier()),
       catalog_log_(process.runtime(), *log_, log_faults()),
@@ -55,6 +53,7 @@ Client::Client(Bench& bench, Process& process, const Profile& profile, std::uint
   options_.snapshot_every = profile_.snapshot_every;
   options_.abandon_after_ms = 2 * profile_.writer_ttl_ms;
   options_.gc_grace_ms = profile_.gc_grace_ms;
+  if (bench_.canary == Canary::kCooldownLies) options_.policy_cooldown_ms = 0;
   store::StoreParts parts;
   parts.store_id = "simulated";
   parts.cold = make_tier();
@@ -79,7 +78,7 @@ std::unique_ptr<tiers::Tier> Client::make_tier() {
                                                        [this](Process&, const std::vector<tiers::ObjectStat>& objects) {
                                                          bench_.removed_from_disk(objects);
                                                        }),
-                                     plan);
+                                     plan, faults_);
 }
 
 oplog::LogFaultPlan Client::log_faults() {
@@ -94,7 +93,13 @@ oplog::LogFaultPlan Client::log_faults() {
   return plan;
 }
 
+std::uint64_t Client::faults() const {
+  return faults_->of("error") + faults_->of("no_space") + faults_->of("lost_answer") + faults_->of("bit_rot") +
+         process_.errors();
+}
+
 Operation& Client::start(const std::string& what) {
+  faults_before_ = faults();
   Operation& operation = bench_.model.begin(process_, what);
   bench_.world.set_operation(operation.id);
   bench_.world.trace(fmt::format("{}: op {} {}", process_.name(), operation.id, what));
@@ -356,43 +361,6 @@ void Client::check_cat(const Operation& operation, const Identity& identity, con
   if (!equal) {
     bench_.model.violated(fmt::format("op {}: cat of {} {} gives {} bytes that are not its source's", operation.id,
                                       name, path, bytes.size()));
-  }
-}
-
-void Client::lease(const Identity& identity) {
-  const std::string holder = "reader of " + process_.name();
-  const std::string nonce = process_.runtime().random_hex(4);
-  const std::string id = metadata::lease_id_of(identity, holder, nonce);
-  const std::int64_t ttl_ms = random_.between(limits::kLeaseTtlMsMin, 2 * profile_.lease_ttl_ms);
-  bool held = false;
-  for (int tries = 0; tries < kTriesMax && alive() && !held; ++tries) {
-    const Operation& operation = start(fmt::format("lease acquire {} ({})", text_of(identity), nonce));
-    const auto answer = store_->acquire_lease(selector_of(identity), holder, nonce, ttl_ms, true);
-    end(operation, answer.status());
-    if (!alive()) return;
-    bench_.model.lease_acquired(operation, answer);
-    held = answer.ok();
-    if (held && answer->lease_id != id) bench_.model.violated("a repeated acquire gives another lease");
-    if (!held && !may_try_again(answer.status())) return;
-  }
-  for (std::uint64_t renewals = random_.below(4); held && renewals > 0 && alive(); --renewals) {
-    pause(ttl_ms);
-    const Operation& operation = start("lease renew " + id);
-    const auto answer = store_->renew_lease(id, ttl_ms);
-    end(operation, answer.status());
-    if (!alive()) return;
-    bench_.model.lease_renewed(operation, id, answer);
-    held = answer.ok() || may_try_again(answer.status());
-  }
-  if (random_.per_mille(300)) return;  // it runs out
-  for (int tries = 0; tries < kTriesMax && alive(); ++tries) {
-    Operation& operation = start("lease release " + id);
-    operation.releases = id;
-    const Status status = store_->release_lease(id);
-    end(operation, status);
-    if (!alive()) return;
-    bench_.model.lease_released(operation, id, status);
-    if (!may_try_again(status)) return;
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "catalog/catalog.h"
@@ -42,6 +43,18 @@ class Client {
   /// Ends what is DELETING, whatever it was; leases are waited for.
   void finish(const metadata::Identity& identity);
   Status reconcile();
+  /// What one watch after the other was told, each perhaps in another process.
+  struct Followed {
+    std::optional<std::string> resource;  ///< absent: all
+    std::optional<std::uint64_t> next;
+    std::uint64_t changes = 0;
+    std::uint64_t anew = 0;  ///< times that the log was trimmed too far
+  };
+  /// Until `stop`, which is set at the latest when the process dies.
+  void follow(Followed& followed, const store::CancelFlag& stop);
+  /// In peace.
+  void follow_to_the_end(Followed& followed);
+  void keep_reconciled(const store::CancelFlag& stop);
   Status gc(bool dry_run);
   /// `with_source`: from what it was imported from, where that is known. Not `wait`: only started.
   Status repair(const metadata::Identity& identity, bool with_source, bool wait);
@@ -52,6 +65,7 @@ class Client {
     bool evicts = false;
     std::optional<std::uint32_t> ratio_millionths = std::nullopt;
     bool wait = true;
+    bool make_room = false;
   };
   Status move(const metadata::Identity& identity, const Course& course);
   /// Reads here and there in a file of it, for a while.
@@ -60,7 +74,7 @@ class Client {
   void cancel(const metadata::Identity& identity);
   /// Starts an operation past the store, and repeats its requests, as a client of the lifecycle's interface may.
   void operate_by_hand(const metadata::Identity& identity);
-  void set_policy(const metadata::Identity& identity);
+  void set_policy(const metadata::Identity& identity, const metadata::Policy& policy);
   void follow_policy(const metadata::Identity& identity);
   /// In peace: no operation is left on the revision.
   void settle(const metadata::Identity& identity, std::int64_t patience_ms);
@@ -75,8 +89,16 @@ class Client {
   void end(const Operation& operation, const Status& status);
   enum class Kind : std::uint8_t { kReadable, kPublished, kImporting };
   std::optional<metadata::Identity> some_revision(Kind kind);
+  bool follow_once(Followed& followed, std::int64_t wait_ms, const store::CancelFlag& stop);
+  /// What this process' tiers have failed it so far.
+  std::uint64_t faults() const;
   void clean_up();
   void move_something();
+  /// Uses some revisions one after the other, and brings the last into a memory that is full.
+  void press_for_room();
+  /// Has a policy bring what is read, and asks for it again right after it was evicted.
+  void ask_too_soon(const metadata::Identity& identity);
+  void set_some_policy(const metadata::Identity& identity);
   void check_cat(const Operation& operation, const metadata::Identity& identity, const std::string& path, bool exact,
                  std::uint64_t first, std::uint64_t last, const std::string& bytes, const Status& status);
   void pause(std::int64_t ms_max);
@@ -95,6 +117,8 @@ class Client {
   const Profile profile_;
   Random random_;
   const std::size_t container_;
+  std::shared_ptr<tiers::FaultCounts> faults_ = std::make_shared<tiers::FaultCounts>();
+  std::uint64_t faults_before_ = 0;  ///< the running call
   std::unique_ptr<oplog::OpLog> log_;
   std::shared_ptr<tiers::Tier> disk_;
   store::StoreOptions options_;

@@ -54,6 +54,8 @@ class ProcessStream final : public tiers::PutStream {
     return put_.stream->append(other);
   }
   Result<tiers::PutOutcome> finish() override {
+    // The kernel has all of it by now.
+    SY_POINT(process_.runtime(), "stream.given");
     if (!process_.alive()) return dead();
     auto outcome = put_.stream->finish();
     put_.stream.reset();
@@ -305,8 +307,14 @@ class ProcessTier final : public tiers::Tier {
 
 class ProcessLog final : public oplog::OpLog {
  public:
-  ProcessLog(Process& process, oplog::OpLog& inner, AppendWitness witness, Canary canary, std::uint64_t seed)
-      : process_(process), inner_(inner), witness_(std::move(witness)), canary_(canary), random_(seed) {}
+  ProcessLog(Process& process, oplog::OpLog& inner, AppendWitness witness, std::function<void()> before_snapshot,
+             Canary canary, std::uint64_t seed)
+      : process_(process),
+        inner_(inner),
+        witness_(std::move(witness)),
+        before_snapshot_(std::move(before_snapshot)),
+        canary_(canary),
+        random_(seed) {}
 
   Result<std::uint64_t> write(const Prepare& prepare) override {
     if (!process_.alive()) return dead();
@@ -338,6 +346,7 @@ class ProcessLog final : public oplog::OpLog {
   }
   Result<std::uint64_t> save_snapshot() override {
     if (!process_.alive()) return dead();
+    before_snapshot_();
     return inner_.save_snapshot();
   }
   Result<std::string> newest_snapshot() override {
@@ -374,18 +383,20 @@ class ProcessLog final : public oplog::OpLog {
   Process& process_;
   oplog::OpLog& inner_;
   AppendWitness witness_;
+  std::function<void()> before_snapshot_;
   Canary canary_;
   Random random_;
 };
 
 }  // namespace
 
-bool Graveyard::complete_one(Random& random) {
-  if (puts_.empty()) return false;
+std::optional<Graveyard::LateStep> Graveyard::complete_one(Random& random) {
+  if (puts_.empty()) return std::nullopt;
   const auto chosen = std::next(puts_.begin(), static_cast<std::ptrdiff_t>(random.below(puts_.size())));
-  if (chosen->put) chosen->put->finish().status().ignore("nobody waits for it any more");
+  LateStep step{chosen->stream != nullptr,
+                (chosen->stream ? chosen->stream->finish() : chosen->put->finish()).status()};
   puts_.erase(chosen);
-  return true;
+  return step;
 }
 
 std::unique_ptr<tiers::Tier> make_process_tier(Process& process, std::shared_ptr<tiers::Tier> inner,
@@ -394,8 +405,9 @@ std::unique_ptr<tiers::Tier> make_process_tier(Process& process, std::shared_ptr
 }
 
 std::unique_ptr<oplog::OpLog> make_process_log(Process& process, oplog::OpLog& inner, AppendWitness witness,
-                                               Canary canary, std::uint64_t seed) {
-  return std::make_unique<ProcessLog>(process, inner, std::move(witness), canary, seed);
+                                               std::function<void()> before_snapshot, Canary canary,
+                                               std::uint64_t seed) {
+  return std::make_unique<ProcessLog>(process, inner, std::move(witness), std::move(before_snapshot), canary, seed);
 }
 
 }  // namespace steelyard::sim

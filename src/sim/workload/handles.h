@@ -9,6 +9,7 @@
 #include <functional>
 #include <list>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "oplog/op_log.h"
@@ -31,9 +32,15 @@ struct BuriedPut {
 /// Puts that dead processes had under way, and what a broken tier does not give back.
 class Graveyard {
  public:
+  struct LateStep {
+    bool streamed = false;  ///< by a rehydration or a repair
+    Status status;
+  };
+
   void bury(BuriedPut put) { puts_.push_back(std::move(put)); }
-  /// One of them completes after all, chosen by `random`; false when there is none.
-  bool complete_one(Random& random);
+  /// One of them comes to its end after all, chosen by `random`: what was given only in part is refused. Absent when
+  /// there is none.
+  std::optional<LateStep> complete_one(Random& random);
   bool empty() const { return puts_.empty(); }
   /// Until the machine starts again.
   void keep(std::unique_ptr<tiers::Reservation> reservation) { reservations_.push_back(std::move(reservation)); }
@@ -53,8 +60,9 @@ std::unique_ptr<tiers::Tier> make_process_tier(Process& process, std::shared_ptr
 /// Told of every append that a process made, before the process knows of it.
 using AppendWitness = std::function<void(Process& process, const oplog::Append& append)>;
 
-/// The log as `process` has it; `inner` must outlive it.
+/// The log as `process` has it; `inner` must outlive it. A snapshot hides what was wrong before it.
 std::unique_ptr<oplog::OpLog> make_process_log(Process& process, oplog::OpLog& inner, AppendWitness witness,
-                                               Canary canary, std::uint64_t seed);
+                                               std::function<void()> before_snapshot, Canary canary,
+                                               std::uint64_t seed);
 
 }  // namespace steelyard::sim

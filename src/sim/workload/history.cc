@@ -29,6 +29,9 @@ namespace {
 constexpr int kRestartsMax = 8;
 constexpr int kRottenTriesMax = 4;
 constexpr std::int64_t kPollMs = 500;
+constexpr std::uint64_t kLateStepsPerMille = 400;
+/// Memories that have room for some revisions only.
+constexpr std::uint64_t kShortMemoryPerMille = 700;
 /// Histories in the end of which everything is deleted.
 constexpr std::uint64_t kEmptiedPerMille = 300;
 
@@ -40,10 +43,17 @@ class Nature {
   void play() {
     bench_.world.set_points(bench_.profile.points);
     for (std::uint64_t i = 0; i < bench_.profile.clients; ++i) start_client();
+    draw_followers();
+    start_followers();
+    for (const auto& memory : bench_.memories) {
+      if (bench_.random.per_mille(kShortMemoryPerMille))
+        bench_.set_capacity(*memory, bench_.random.between(6'000, 24'000));
+    }
     for (std::uint64_t i = 0; i < bench_.profile.troubles; ++i) {
       // Short waits fall into the middle of calls, long ones past times to live.
       clock().sleep_ms(bench_.random.between(1, bench_.random.per_mille(500) ? 1'000 : 40'000));
       trouble();
+      if (bench_.random.per_mille(kLateStepsPerMille)) complete_a_late_step();
       replace_the_dead();
     }
     while (std::any_of(clients_.begin(), clients_.end(),
@@ -51,9 +61,11 @@ class Nature {
       clock().sleep_ms(kPollMs);
       replace_the_dead();
     }
+    while (!bench_.graveyard.empty() && bench_.random.per_mille(500)) complete_a_late_step();
     bench_.world.set_points({});
-    bench_.disk->set_capacity(std::nullopt);
-    for (const auto& memory : bench_.memories) memory->set_capacity(std::nullopt);
+    bench_.set_capacity(*bench_.disk, std::nullopt);
+    for (const auto& memory : bench_.memories) bench_.set_capacity(*memory, std::nullopt);
+    end_followers();
     if (bench_.random.per_mille(500)) reboot();
     bench_.calm = true;
     audit();
@@ -89,7 +101,58 @@ class Nature {
     });
   }
 
+  /// A process that does one thing as long as it lives, and after it another one that goes on.
+  struct Follower {
+    std::string name;
+    std::size_t container = 0;
+    std::function<void(Client& client, const store::CancelFlag& stop)> act;
+    std::shared_ptr<store::CancelFlag> stop{};  ///< of the process
+    Process* process = nullptr;
+    bool busy = false;
+  };
+
+  void draw_followers() {
+    if (bench_.profile.followed) {
+      if (bench_.random.per_mille(300)) followed_.resource = "org/model";
+      followers_.push_back(
+          {"watcher", 0, [this](Client& client, const store::CancelFlag& stop) { client.follow(followed_, stop); }});
+    }
+    if (bench_.profile.kept) {
+      followers_.push_back({"keeper", some_container(),
+                            [](Client& client, const store::CancelFlag& stop) { client.keep_reconciled(stop); }});
+    }
+  }
+
+  void start_followers() {
+    for (Follower& follower : followers_) {
+      if (follower.busy && follower.process->alive()) continue;
+      Process& process = bench_.world.start_process(follower.name);
+      follower.process = &process;
+      follower.stop = std::make_shared<store::CancelFlag>(false);
+      process.set_on_death([stop = follower.stop] { stop->store(true); });
+      follower.busy = true;
+      const std::uint64_t seed = bench_.random.next();
+      bench_.world.spawn(process, "main", [this, &follower, &process, seed, stop = follower.stop] {
+        {
+          Client client(bench_, process, bench_.profile, seed, follower.container);
+          follower.act(client, *stop);
+        }
+        if (follower.process == &process) follower.busy = false;
+        bench_.world.kill(process);  // it exits
+      });
+    }
+  }
+
+  void end_followers() {
+    for (const Follower& follower : followers_) follower.stop->store(true);
+    const auto busy = [](const Follower& follower) { return follower.busy && follower.process->alive(); };
+    while (std::ranges::any_of(followers_, busy)) clock().sleep_ms(kPollMs);
+    history_.watched += followed_.changes;
+    history_.anew += followed_.anew;
+  }
+
   void replace_the_dead() {
+    start_followers();
     const auto busy = std::count_if(clients_.begin(), clients_.end(),
                                     [](const Slot& slot) { return slot.busy && slot.process->alive(); });
     for (auto missing = static_cast<std::int64_t>(bench_.profile.clients) - busy; missing > 0; --missing) {
@@ -109,13 +172,23 @@ class Nature {
       case 2:
         return stop_one();
       case 3:
-        if (bench_.graveyard.complete_one(bench_.random)) bench_.world.trace("a write of a dead process completes");
-        return;
+        return complete_a_late_step();
       case 4:
         return change_capacity();
       default:
         return damage_something();
     }
+  }
+
+  void complete_a_late_step() {
+    const auto step = bench_.graveyard.complete_one(bench_.random);
+    if (!step) return;
+    bench_.world.trace("a write of a dead process " +
+                       (step->status.ok() ? "completes" : "fails: " + step->status.to_string()));
+    if (!step->status.ok()) return;
+    ++(step->streamed ? history_.late_streams : history_.late_puts);
+    bench_.late_step_at = bench_.model.sequence();
+    bench_.look_at_memories();
   }
 
   std::size_t some_container() { return bench_.memories.empty() ? 0 : bench_.random.below(bench_.memories.size()); }
@@ -129,12 +202,12 @@ class Nature {
         memory.vanish();
         break;
       case 1:
-        memory.set_capacity(std::nullopt);
+        bench_.set_capacity(memory, std::nullopt);
         bench_.world.trace(fmt::format("the memory of container {} has room", container));
         break;
       case 2: {
         const std::uint64_t bytes = 1 + bench_.random.below(30'000);
-        memory.set_capacity(bytes);
+        bench_.set_capacity(memory, bytes);
         bench_.world.trace(fmt::format("the memory of container {} has room for {} bytes", container, bytes));
         break;
       }
@@ -173,6 +246,9 @@ class Nature {
     for (const Slot& slot : clients_) {
       if (slot.busy && slot.process->alive()) alive.push_back(slot.process);
     }
+    for (const Follower& follower : followers_) {
+      if (follower.busy && follower.process->alive()) alive.push_back(follower.process);
+    }
     return alive.empty() ? nullptr : alive[bench_.random.below(alive.size())];
   }
 
@@ -203,16 +279,17 @@ class Nature {
     bench_.graveyard = Graveyard();
     ++history_.reboots;
     bench_.look_at_all();
+    bench_.check_log();
   }
 
   void change_capacity() {
     if (bench_.random.per_mille(500)) {
-      bench_.disk->set_capacity(std::nullopt);
+      bench_.set_capacity(*bench_.disk, std::nullopt);
       bench_.world.trace("the disk has room");
       return;
     }
     const std::uint64_t bytes = 1 + bench_.random.below(64'000);
-    bench_.disk->set_capacity(bytes);
+    bench_.set_capacity(*bench_.disk, bytes);
     bench_.world.trace(fmt::format("the disk has room for {} bytes", bytes));
   }
 
@@ -286,6 +363,7 @@ class Nature {
   void audit_with(Client& client, std::size_t container) {
     client.list(false);
     client.list(true);
+    if (bench_.profile.followed) client.follow_to_the_end(followed_);
     std::vector<Identity> published;
     std::vector<Identity> importing;
     std::vector<Identity> deleting;
@@ -351,9 +429,7 @@ class Nature {
   }
 
   void check_log() {
-    if (const Status status = oplog::verify_state(*bench_.log); !status.ok()) {
-      bench_.model.violated("the log does not imply the state it serves: " + status.to_string());
-    }
+    bench_.check_log();
     std::uint64_t length = 0;
     bench_.log
         ->view([&](const oplog::StateView& view) {
@@ -397,6 +473,8 @@ class Nature {
   Bench& bench_;
   History& history_;
   std::vector<Slot> clients_;
+  std::vector<Follower> followers_;  ///< of which none comes or goes while one runs
+  Client::Followed followed_;
   int restarts_ = 0;
 };
 
@@ -417,6 +495,7 @@ History run_history(std::uint64_t seed, Canary canary) {
     history.takeovers += revision.attempts.size() - 1;
   }
   history.leases = bench.model.leases_granted();
+  history.moves = bench.model.tally();
   history.switches = bench.world.switches();
   history.trace = bench.world.trace_text();
   return history;

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "sim/checkers/tally.h"
 #include "sim/workload/canaries.h"
 
 namespace steelyard::sim {
@@ -22,6 +23,11 @@ struct History {
   std::uint64_t reboots = 0;
   std::uint64_t damages = 0;
   std::uint64_t switches = 0;
+  std::uint64_t late_puts = 0;     ///< that landed after their process had died
+  std::uint64_t late_streams = 0;  ///< the same of what is given in pieces
+  std::uint64_t watched = 0;       ///< changes that a watch told of
+  std::uint64_t anew = 0;          ///< times that it began anew after a trim
+  Tally moves;
 };
 
 /// The same seed gives the same history, byte for byte.

@@ -39,6 +39,11 @@ TEST_F(Histories, KeepEveryRule) {
     sum.kills += history.kills;
     sum.reboots += history.reboots;
     sum.damages += history.damages;
+    sum.late_puts += history.late_puts;
+    sum.late_streams += history.late_streams;
+    sum.watched += history.watched;
+    sum.anew += history.anew;
+    sum.moves += history.moves;
   }
   // They are worth nothing where nothing happens.
   EXPECT_GT(sum.published, kHistories);
@@ -48,6 +53,19 @@ TEST_F(Histories, KeepEveryRule) {
   EXPECT_GT(sum.kills, kHistories / 4);
   EXPECT_GT(sum.reboots, kHistories);
   EXPECT_GT(sum.damages, kHistories / 10);
+  EXPECT_GT(sum.late_puts, kHistories / 20);
+  EXPECT_GT(sum.late_streams, 0U);
+  EXPECT_GT(sum.watched, kHistories);
+  EXPECT_GT(sum.anew, kHistories / 50);
+  EXPECT_GT(sum.moves.evicted, kHistories / 4);
+  EXPECT_GT(sum.moves.rehydrated, kHistories);
+  EXPECT_GT(sum.moves.repaired, kHistories / 50);
+  EXPECT_GT(sum.moves.mixed, kHistories / 10);
+  EXPECT_GT(sum.moves.resumed, kHistories / 20);
+  EXPECT_GT(sum.moves.cancelled, kHistories / 10);
+  EXPECT_GT(sum.moves.for_room, 0U);
+  EXPECT_GT(sum.moves.by_policy, kHistories / 20);
+  EXPECT_GT(sum.moves.paused, kHistories / 100);
 }
 
 TEST_F(Histories, OneSeedGivesOneTrace) {
@@ -108,7 +126,12 @@ INSTANTIATE_TEST_SUITE_P(
                       Broken{"GcLiesOfBytes", Canary::kGcLies, "bytes are left on the disk"},
                       Broken{"GenerationLies", Canary::kGenerationLies, "metadata generation"},
                       Broken{"GenerationLiesInTheLog", Canary::kGenerationLies, "the log does not imply"},
-                      Broken{"RequestLies", Canary::kRequestLies, "a repeated Commit of"}),
+                      Broken{"RequestLies", Canary::kRequestLies, "a repeated Commit of"},
+                      // What nobody asked for, and what no append says.
+                      Broken{"PolicyLies", Canary::kPolicyLies, "whose policy is manual"},
+                      Broken{"BoundLies", Canary::kBoundLies, "is granted with another bound"},
+                      Broken{"RowLies", Canary::kRowLies, "the log does not imply the state"},
+                      Broken{"RowLiesToWatchers", Canary::kRowLies, "as it was not"}),
     [](const ::testing::TestParamInfo<Broken>& broken) { return broken.param.name; });
 
 }  // namespace

@@ -7,7 +7,6 @@
 namespace steelyard::sim {
 namespace {
 
-constexpr int kTriesMax = 6;
 /// Longer than any lease of a history.
 constexpr std::int64_t kPatienceMs = 24 * 3'600'000LL;
 
@@ -35,6 +34,7 @@ Status Client::erase(const metadata::Identity& identity, std::optional<std::int6
   request.wait_ms = wait_ms;
   const store::CancelFlag cancel{false};
   Status status;
+  bool deleted = false;
   for (int tries = 0; tries < kTriesMax && alive(); ++tries) {
     Operation& operation = start(fmt::format("delete {}{}", text_of(identity), wait_ms ? " --wait" : ""));
     operation.may_delete = operation.finishes = true;
@@ -44,9 +44,12 @@ Status Client::erase(const metadata::Identity& identity, std::optional<std::int6
     end(operation, status);
     if (!alive()) break;
     bench_.model.erased(operation, identity, answer);
-    if (!may_try_again(status)) break;
+    if (may_try_again(status)) continue;
+    if (deleted && !status.ok()) bench_.model.violated("a repeated delete is refused: " + status.to_string());
+    if (deleted || !status.ok() || random_.per_mille(700)) break;
+    deleted = true;  // the same request again is answered as the first was
   }
-  return status;
+  return deleted ? Status() : status;
 }
 
 void Client::abort_whole(const metadata::Identity& identity) {
@@ -61,7 +64,7 @@ void Client::abort_whole(const metadata::Identity& identity) {
     const auto answer = store_->abort(request);
     end(operation, answer.status());
     if (!alive()) return;
-    if (answer.ok()) bench_.model.erased(operation, identity, answer);
+    bench_.model.erased(operation, identity, answer);
     if (!may_try_again(answer.status())) return;
   }
 }
@@ -77,10 +80,14 @@ Status Client::reconcile() {
   const store::CancelFlag cancel{false};
   Deaf deaf;
   Operation& operation = start("reconcile");
-  operation.may_abort = operation.finishes = operation.operates = true;
+  operation.may_abort = operation.finishes = operation.operates = operation.follows = true;
   const auto answer = store_->reconcile(std::nullopt, deaf, cancel);
   end(operation, answer.status());
+  if (alive()) bench_.model.passed(operation, bench_.is_short_of_room(operation), answer.status());
   if (!answer.ok()) return answer.status();
+  for (const auto& left : answer->failed) {
+    if (alive()) bench_.model.passed(operation, bench_.is_short_of_room(operation), left.why);
+  }
   if (answer->failed.empty()) return {};
   return answer->failed.front().why;
 }
@@ -91,6 +98,7 @@ Status Client::gc(bool dry_run) {
   operation.compacts = !dry_run;
   const auto answer = store_->gc(dry_run, cancel);
   end(operation, answer.status());
+  if (alive()) bench_.model.passed(operation, bench_.is_short_of_room(operation), answer.status());
   return answer.status();
 }
 

@@ -19,12 +19,6 @@ using metadata::OperationKind;
 using metadata::OperationState;
 using metadata::Residency;
 
-namespace {
-
-constexpr int kTriesMax = 6;
-
-}  // namespace
-
 Result<std::unique_ptr<tiers::Tier>> Client::open_hot(bool create) {
   const Status unreachable(Code::kUnavailable, "the memory cannot be reached");
   if (!alive() || random_.per_mille(profile_.hot.error / 1000)) return unreachable;
@@ -38,7 +32,7 @@ Result<std::unique_ptr<tiers::Tier>> Client::open_hot(bool create) {
                         [this](Process& by, const std::vector<tiers::ObjectStat>& objects) {
                           bench_.removed_from_memory(by, objects);
                         }),
-      plan);
+      plan, faults_);
 }
 
 std::string Client::own_instance() const {
@@ -49,8 +43,9 @@ void Client::move_something() {
   const std::uint64_t die = random_.below(100);
   const auto readable = some_revision(random_.per_mille(950) ? Kind::kReadable : Kind::kPublished);
   if (!readable) return;
+  if (random_.per_mille(100)) return random_.per_mille(500) ? press_for_room() : ask_too_soon(*readable);
   if (die < 55) {
-    Course course{random_.per_mille(450), std::nullopt, random_.per_mille(800)};
+    Course course{.evicts = random_.per_mille(450), .wait = random_.per_mille(800)};
     if (random_.per_mille(300)) course.ratio_millionths = 1 + static_cast<std::uint32_t>(random_.below(999'999));
     move(*readable, course).ignore("judged where it was answered");
   } else if (die < 70) {
@@ -62,7 +57,37 @@ void Client::move_something() {
   } else if (die < 92) {
     follow_policy(*readable);
   } else {
-    set_policy(*readable);
+    set_some_policy(*readable);
+  }
+}
+
+void Client::press_for_room() {
+  constexpr int kRevisions = 4;
+  constexpr std::uint64_t kSpareBytes = 512;
+  for (int i = 0; i < kRevisions && alive(); ++i) {
+    const auto readable = some_revision(Kind::kReadable);
+    if (!readable) return;
+    const bool last = i + 1 == kRevisions;
+    tiers::SimulatedDisk& memory = *bench_.memories[container_];
+    const auto tier = tiers::open_simulated(process_.runtime(), bench_.memories[container_], false);
+    if (last && tier.ok() && !bench_.calm) bench_.set_capacity(memory, (*tier)->usage({}).value().bytes + kSpareBytes);
+    move(*readable, {.make_room = last}).ignore("judged where it was answered");
+    if (!alive()) return;
+    // A lease that ends.
+    start("use " + text_of(*readable));
+    store_->open_revision(selector_of(*readable), {.allow_degraded = true}).status().ignore("used, where it can be");
+    pause(profile_.pause_ms_max);
+  }
+}
+
+void Client::ask_too_soon(const Identity& identity) {
+  set_policy(identity, {Residency::kHot, std::nullopt, metadata::PolicyMode::kAuto});
+  for (int times = 0; times < 2 && alive(); ++times) {
+    move(identity, {.evicts = true}).ignore("judged where it was answered");
+    if (!alive()) return;
+    start("open " + text_of(identity));
+    const auto open = store_->open_revision(selector_of(identity), {.allow_degraded = true});
+    if (open.ok() && alive()) follow_policy(identity);
   }
 }
 
@@ -70,7 +95,7 @@ Status Client::move(const Identity& identity, const Course& course) {
   store::ResidencyRequest request;
   request.target = selector_of(identity);
   request.wait = course.wait;
-  request.make_room = !course.evicts && random_.per_mille(200);
+  request.make_room = course.make_room || (!course.evicts && random_.per_mille(350));
   request.ratio_millionths = course.ratio_millionths;
   const std::string instance = own_instance();
   Operation& operation =
@@ -78,14 +103,18 @@ Status Client::move(const Identity& identity, const Course& course) {
                         course.ratio_millionths ? fmt::format(" --ratio {}e-6", *course.ratio_millionths) : "",
                         course.wait ? "" : " --no-wait"));
   operation.operates = true;
+  operation.moves = identity;
+  operation.makes_room = request.make_room;
   const store::CancelFlag never{false};
   Deaf deaf;
   const auto answer = course.evicts ? store_->evict(request, deaf, never) : store_->rehydrate(request, deaf, never);
   end(operation, answer.status());
   if (!alive()) return answer.status();
-  bench_.model.moved(operation, identity, course.wait, answer);
-  // Where there was nothing to do it is where it was to be, unless the memory went meanwhile.
   const bool same_memory = !instance.empty() && instance == own_instance();
+  operation.disturbed =
+      operation.disturbed || !same_memory || profile_.log.read_unavailable > 0 || faults() > faults_before_;
+  bench_.model.moved(operation, identity, course.wait, bench_.is_short_of_room(operation), answer);
+  // Where there was nothing to do it is where it was to be, unless the memory went meanwhile.
   if (answer.ok() && !answer->operation && !course.ratio_millionths && same_memory) {
     const Residency wanted = course.evicts ? Residency::kCold : Residency::kHot;
     const Residency found = answer->record.residency;
@@ -168,6 +197,7 @@ void Client::operate_by_hand(const Identity& identity) {
   command.runner = store::runner_grant(process_.runtime(), profile_.writer_ttl_ms);
   Operation& operation = start("operate by hand on " + text_of(identity));
   operation.operates = true;
+  operation.moves = identity;
   Status status;
   metadata::RunnerToken token;
   const std::uint64_t wanted_answers = 1 + random_.below(2);
@@ -237,20 +267,26 @@ void Client::run_by_hand(const Identity& identity, const metadata::RunnerGrant& 
   }
 }
 
-void Client::set_policy(const Identity& identity) {
+void Client::set_some_policy(const Identity& identity) {
+  metadata::Policy policy;
+  constexpr metadata::PolicyMode kModes[] = {metadata::PolicyMode::kManual, metadata::PolicyMode::kAuto,
+                                             metadata::PolicyMode::kAuto, metadata::PolicyMode::kPinned};
+  constexpr Residency kPreferences[] = {Residency::kHot, Residency::kCold, Residency::kMixed};
+  policy.mode = random_.one_of(kModes);
+  policy.prefer = random_.one_of(kPreferences);
+  if (policy.prefer == Residency::kMixed) {
+    policy.ratio_millionths = 1 + static_cast<std::uint32_t>(random_.below(999'999));
+  }
+  set_policy(identity, policy);
+}
+
+void Client::set_policy(const Identity& identity, const metadata::Policy& policy) {
   const auto record = catalog_.get_weight_revision(identity);
   if (!alive() || !record.ok()) return;
   metadata::UpdateWeightPolicy command;
   command.identity = identity;
   command.expected_metadata_generation = record->metadata_generation;
-  constexpr metadata::PolicyMode kModes[] = {metadata::PolicyMode::kManual, metadata::PolicyMode::kManual,
-                                             metadata::PolicyMode::kAuto, metadata::PolicyMode::kPinned};
-  constexpr Residency kPreferences[] = {Residency::kHot, Residency::kCold, Residency::kMixed};
-  command.policy.mode = random_.one_of(kModes);
-  command.policy.prefer = random_.one_of(kPreferences);
-  if (command.policy.prefer == Residency::kMixed) {
-    command.policy.ratio_millionths = 1 + static_cast<std::uint32_t>(random_.below(999'999));
-  }
+  command.policy = policy;
   bool answered = false;
   for (int tries = 0; tries < kTriesMax && alive(); ++tries) {
     Operation& operation = start("policy set " + text_of(identity));
@@ -258,8 +294,8 @@ void Client::set_policy(const Identity& identity) {
     const auto answer = catalog_.update_weight_policy(command);
     end(operation, answer.status());
     if (!alive()) return;
+    bench_.model.policy_set(operation, answer);
     if (answer.ok()) {
-      bench_.model.shown(operation, *answer);
       const auto& facts = bench_.model.find(identity)->facts;
       const bool set = std::ranges::any_of(facts, [&](const Revision::Fact& fact) {
         return fact.record.metadata_generation > command.expected_metadata_generation &&
@@ -277,10 +313,12 @@ void Client::set_policy(const Identity& identity) {
 
 void Client::follow_policy(const Identity& identity) {
   Operation& operation = start("follow the policy of " + text_of(identity));
-  operation.operates = true;
+  operation.operates = operation.follows = true;
   const store::CancelFlag never{false};
   Deaf deaf;
-  end(operation, store_->follow_policy(identity, deaf, never).status());
+  const auto answer = store_->follow_policy(identity, deaf, never);
+  end(operation, answer.status());
+  if (alive()) bench_.model.passed(operation, bench_.is_short_of_room(operation), answer.status());
 }
 
 void Client::settle(const Identity& identity, std::int64_t patience_ms) {
@@ -290,7 +328,8 @@ void Client::settle(const Identity& identity, std::int64_t patience_ms) {
   }
   const metadata::Operation operation = *revision.now().operation;
   if (operation.hot_instance == own_instance()) {
-    const Course course{operation.kind == OperationKind::kEvicting, operation.ratio_millionths, true};
+    const Course course{.evicts = operation.kind == OperationKind::kEvicting,
+                        .ratio_millionths = operation.ratio_millionths};
     Status moved = move(identity, course);
     if (moved.code() == Code::kBusy) {
       process_.runtime().sleep_ms(patience_ms);
@@ -310,7 +349,7 @@ void Client::warm_and_cool(const Identity& identity) {
   if (!has_hot() || !revision.readable() || !bench_.look_at(identity).damaged.empty()) return;
   const metadata::Policy policy = revision.now().policy;
   const auto go = [&](bool evicts, Residency wanted) {
-    const Status moved = move(identity, {evicts, std::nullopt, true});
+    const Status moved = move(identity, {.evicts = evicts});
     const bool pinned = policy.mode == metadata::PolicyMode::kPinned && policy.prefer != wanted;
     if (pinned && moved.code() == Code::kPolicyUnsatisfiable) return;
     // It is evicted where it lies.

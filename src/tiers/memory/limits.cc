@@ -40,11 +40,12 @@ Room MemoryPlace::room(std::uint64_t used_bytes, std::uint64_t claimed_bytes) co
                "with hot.path (--hot-path), or free what else lies in it"});
   // Where it is all of the filesystem, raising it moves nothing.
   if (capacity_bytes < filesystem_bytes) {
-    rooms.push_back({.bytes = without(capacity_bytes, checked_add(used_bytes, claimed_bytes).value_or(UINT64_MAX)),
-                     .limit = fmt::format("hot.capacity is {} bytes{}, of which {} are used and {} reserved by others",
-                                          capacity_bytes, capacity_is_set ? "" : " (half of the filesystem)",
-                                          used_bytes, claimed_bytes),
-                     .hint = "raise hot.capacity (--hot-capacity, STEELYARD_HOT_CAPACITY)"});
+    rooms.push_back(
+        {.bytes = without(capacity_bytes, checked_add(used_bytes, claimed_bytes).value_or(UINT64_MAX)),
+         .limit = fmt::format("hot.capacity is {}{}, of which {} are used and {} reserved by others",
+                              format_size(capacity_bytes), capacity_is_set ? "" : " (half of the filesystem)",
+                              format_size(used_bytes), format_size(claimed_bytes)),
+         .hint = "raise hot.capacity (--hot-capacity, STEELYARD_HOT_CAPACITY)"});
   }
   for (const MemoryLimit& limit : limits) {
     const bool machine = limit.used == 0 && limit.file.ends_with("meminfo");

@@ -116,6 +116,25 @@ TEST_F(MemoryOpen, ACreatorKilledAnywhereIsFollowedByTheNext) {
   }
 }
 
+TEST_F(MemoryOpen, InstancesOfOneFolderAreKnownByTheirIds) {
+  const auto made = [&](const std::string& hot_path) {
+    MemoryOptions options = memory_test_options(hot_path);
+    return *(*open_memory(runtime_, options))->instance();
+  };
+  fs::create_directories(path_ + "/a");
+  fs::create_directories(path_ + "/b");
+  const std::string first = made(path_ + "/a");
+  const std::string elsewhere = made(path_ + "/b");
+  fs::remove_all(instance_path(path_ + "/a"));
+  const std::string second = made(path_ + "/a");
+  constexpr std::size_t kBootDigits = 16;
+  constexpr std::size_t kPlaceDigits = 24;
+  EXPECT_NE(first, second);
+  EXPECT_EQ(first.substr(0, kPlaceDigits), second.substr(0, kPlaceDigits));
+  EXPECT_EQ(first.substr(0, kBootDigits), elsewhere.substr(0, kBootDigits));
+  EXPECT_NE(first.substr(0, kPlaceDigits), elsewhere.substr(0, kPlaceDigits));
+}
+
 TEST_F(MemoryOpen, AnotherBootIsAnotherInstance) {
   const auto before = open();
   ASSERT_TRUE(before.ok());

@@ -280,6 +280,16 @@ Status MemoryTier::map(const ObjectName& name, std::uint64_t bytes, const Addres
       "raise vm.max_map_count, or the limit of this process's address space (ulimit -v)");
 }
 
+/// Whether the index is worth reading for one object that was not seen in it: that takes as long as the index is, so
+/// only after a number of removals in proportion. What is not freed for that goes with the next look at the account.
+bool MemoryTier::is_look_due() {
+  constexpr std::uint64_t kEntriesPerRemoval = 64;
+  const std::lock_guard lock(mutex_);
+  if (++unseen_ * kEntriesPerRemoval < content_of_.size()) return false;
+  unseen_ = 0;
+  return true;
+}
+
 /// Frees what of these storages only the content index holds still. What somebody links meanwhile stays his.
 Status MemoryTier::forget_unused(const std::vector<std::uint64_t>& storages) {
   bool looked = false;
@@ -300,7 +310,7 @@ Status MemoryTier::forget_unused(const std::vector<std::uint64_t>& storages) {
           break;
         }
       }
-      if (looked) break;
+      if (looked || (storages.size() == 1 && !is_look_due())) break;
       looked = true;
       SY_ASSIGN_OR_RETURN(const auto content, Tier::list_content());
       const std::lock_guard lock(mutex_);
@@ -314,7 +324,8 @@ Status MemoryTier::forget_unused(const std::vector<std::uint64_t>& storages) {
 Status MemoryTier::remove(const ObjectName& name) {
   const auto there = DirectoryTier::stat(name);
   SY_RETURN_IF_ERROR(DirectoryTier::remove(name));
-  if (!there.ok()) return {};
+  // The last name of its bytes: the index has none of them.
+  if (!there.ok() || there->links == 1) return {};
   return forget_unused({there->storage});
 }
 
@@ -324,7 +335,9 @@ Status MemoryTier::remove_held(const HeldAttempt& attempt) {
   SY_ASSIGN_OR_RETURN(const auto objects, DirectoryTier::list_attempt(attempt.name(), nullptr));
   Status removed = DirectoryTier::remove_held(attempt);
   std::vector<std::uint64_t> storages;
-  for (const ObjectStat& object : objects) storages.push_back(object.storage);
+  for (const ObjectStat& object : objects) {
+    if (object.links > 1) storages.push_back(object.storage);
+  }
   Status forgotten = forget_unused(storages);
   return removed.ok() ? std::move(forgotten) : std::move(removed);
 }

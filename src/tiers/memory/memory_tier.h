@@ -72,6 +72,7 @@ class MemoryTier final : public directory::DirectoryTier {
   friend class HeldReservation;
   Result<std::shared_ptr<Claim>> claim_for(const std::string& operation, std::uint64_t bytes);
   void release(const std::string& operation);
+  bool is_look_due();
   Status forget_unused(const std::vector<std::uint64_t>& storages);
   Status refuse_durable(const std::string& what) const;
   template <typename T>
@@ -82,6 +83,7 @@ class MemoryTier final : public directory::DirectoryTier {
   std::mutex mutex_;
   std::map<std::string, std::shared_ptr<Claim>> reservations_;  ///< by operation
   std::map<std::uint64_t, Digest> content_of_;                  ///< by storage, as it was seen last
+  std::uint64_t unseen_ = 0;                                    ///< removals since of what was not seen in it
 };
 
 }  // namespace steelyard::tiers::memory

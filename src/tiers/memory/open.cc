@@ -88,8 +88,22 @@ Result<Instance> read_instance(Folder& folder, const std::string& store_id, cons
   return instance;
 }
 
-Status make_instance(Folder& folder, const std::string& store_id, const std::string& boot_id) {
-  const std::string text = encode(new_instance_id(folder.runtime()), store_id, boot_id);
+/// The middle of the id tells the folder that hot.path is: its inode in its tmpfs, which no other folder of the boot
+/// has as long as this one is there. So whoever finds another instance in the very same folder knows that this one is
+/// gone.
+Result<std::string> id_for(Runtime& runtime, int hot_path) {
+  struct stat place {};
+  if (::fstat(hot_path, &place) != 0) return errno_status(errno, "stat", "hot.path");
+  const std::string text = std::to_string(place.st_dev) + ":" + std::to_string(place.st_ino);
+  std::string id = new_instance_id(runtime);
+  constexpr std::size_t kBootDigits = 16;
+  constexpr std::size_t kPlaceDigits = 8;
+  return id.replace(kBootDigits, kPlaceDigits, hash::sha256(as_bytes(text)).hex(), 0, kPlaceDigits);
+}
+
+Status make_instance(Folder& folder, int hot_path, const std::string& store_id, const std::string& boot_id) {
+  SY_ASSIGN_OR_RETURN(const std::string id, id_for(folder.runtime(), hot_path));
+  const std::string text = encode(id, store_id, boot_id);
   const std::string name = instance_file_name(boot_id);
   const int opened = folder.open("tier.instance_write", ".", O_TMPFILE | O_RDWR, 0444);
   if (opened < 0) return folder.write_failure(-opened, "create a file in", ".", text.size());
@@ -239,7 +253,7 @@ Result<std::unique_ptr<Tier>> open_memory(Runtime& runtime, const MemoryOptions&
   auto instance = read_instance(folder, options.store_id, boot_id);
   if (instance.code() == Code::kNotFound) {
     if (!create) return Status(Code::kNotFound, "there is no instance of the hot tier at " + path);
-    SY_RETURN_IF_ERROR(make_instance(folder, options.store_id, boot_id));
+    SY_RETURN_IF_ERROR(make_instance(folder, parent.get(), options.store_id, boot_id));
     instance = read_instance(folder, options.store_id, boot_id);
   }
   if (!instance.ok()) return std::move(instance).status();
