@@ -70,9 +70,9 @@ enum class OpenMode : unsigned char {
 /// How far a call is. Within a phase the totals are constant and what is done never goes back; a phase that succeeds
 /// ends with a report of everything done.
 struct Progress {
-  /// scan import verify materialize repair rehydrate evict; in a reconciliation with the revision behind it, as in
-  /// `verify REF`; valid during the callback
-  std::string_view phase = {};
+  std::string_view phase = {};  ///< scan import verify materialize rehydrate evict repair; valid during the callback
+  /// Of a call that works on several revisions: which; each has its phases to itself. As valid as the phase.
+  std::string_view ref = {};
   std::uint64_t bytes_done = 0;
   std::uint64_t bytes_total = 0;
   std::uint64_t files_done = 0;
@@ -152,7 +152,7 @@ struct ListPage {
 struct MemoryReplicas {
   std::uint64_t objects = 0;  ///< payload objects in the memory that is mounted here
   std::uint64_t bytes = 0;
-  std::string instance = {};           ///< of that memory; empty: there is none
+  std::string instance = {};           ///< of that memory; empty: there is none, or none that may be read
   std::string recorded_instance = {};  ///< the one whose replicas the residency counts; empty: it counts none
   /// The residency speaks of a memory that is not mounted here: another container may have it.
   bool recorded_elsewhere() const { return !recorded_instance.empty() && recorded_instance != instance; }
@@ -223,9 +223,12 @@ struct RepairOptions {
   std::string source = {};    ///< a folder or file with good bytes, under any names; empty: only what the store holds
   bool follow_links = false;  ///< those that leave the source
   std::optional<std::uint64_t> expected_generation = {};
+  /// False: the operation is only started, and left to a later repair or a reconcile; not with a source.
+  bool wait = true;
 };
 struct RepairReport {
   Revision revision = {};
+  std::optional<Operation> operation = {};  ///< absent: there was nothing to repair
   std::uint64_t restored_objects = 0;
   std::uint64_t restored_bytes = 0;
 };
@@ -246,8 +249,16 @@ struct ResidencyReport {
   Revision revision = {};
   std::optional<Operation> operation = {};  ///< the last one; absent: there was nothing to move
   std::uint64_t moved_objects = 0;          ///< into memory, or out of it
+  std::uint64_t removed_objects = 0;        ///< of those, the ones that went out of it
   std::uint64_t read_bytes = 0;             ///< from the cold tier
   std::vector<Ref> evicted = {};            ///< to make room, in order
+};
+
+/// What following a policy came to.
+struct FollowReport {
+  bool moved = false;             ///< the revision; false: there was nothing to do, or no room for it
+  std::vector<Ref> evicted = {};  ///< to make room, in order
+  Status stays = {};              ///< an error: why it is not in memory although its policy wants it there now
 };
 
 /// A change of a policy: what is absent stays as it is, but that a ratio goes when the preference is not kMixed.
@@ -300,7 +311,7 @@ struct GcReport {
 
 struct UsageReport {
   struct Tier {
-    std::string name = {};         ///< "cold"; "hot" where something of the store is in memory here
+    std::string name = {};         ///< "cold", always; "hot", where something of the store is in memory here
     std::uint64_t bytes = 0;       ///< of the whole store, shared ones once
     std::uint64_t free_bytes = 0;  ///< of its filesystem
     std::uint64_t capacity_bytes = 0;
@@ -401,6 +412,8 @@ class Store {
   /// Whether it can only be read: by its mode, or without write permission.
   bool read_only() const;
 
+  // Import, and what there is.
+
   /// Makes a revision of a checkpoint: after this returns it is durable, complete and READY; before, nothing is
   /// visible. Killed or cancelled anywhere, the same call goes on.
   Result<ImportReport> import(const ImportRequest& request, const Hooks& hooks = {}) const;
@@ -417,15 +430,33 @@ class Store {
   /// Works in a store that is opened for reading, too.
   Result<WatchBatch> watch(const WatchQuery& query = {}, const Cancellation* cancel = nullptr) const;
 
+  // Reading. A lease protects what is read.
+
   Result<OpenRevision> open_revision(const Ref& ref, const ReadOptions& options = {}) const;
   /// Writes the revision's files as a folder, which appears whole or not at all.
   Result<MaterializeReport> materialize(const Ref& ref, const std::string& target,
                                         const MaterializeOptions& options = {}, const Hooks& hooks = {}) const;
+  /// A lease of this process that is renewed by itself. UNAUTHORIZED in a store without write permission.
+  Result<HeldLease> hold(const Ref& ref, const LeaseOptions& options = {}) const;
+  /// Leases by their id, which may be handed to another process; the caller renews them. A repeat with the same holder
+  /// and nonce is the same lease (an empty nonce: a new one). Renewing never shortens one; releasing one that is gone
+  /// is success.
+  Result<LeaseInfo> acquire_lease(const Ref& ref, const LeaseOptions& options = {},
+                                  const std::string& nonce = {}) const;
+  Result<LeaseInfo> renew_lease(const std::string& lease_id, std::int64_t ttl_ms) const;
+  Status release_lease(const std::string& lease_id) const;
+  /// The live leases of a revision, or of the store's namespace.
+  Result<std::vector<LeaseInfo>> leases(const std::optional<Ref>& ref = std::nullopt) const;
+
+  // Damage.
+
   /// Reads every byte again and records what it found. Damage is in the report; an error is a verify that could not be
   /// done.
   Result<VerifyReport> verify(const Ref& ref, const Hooks& hooks = {}) const;
   /// Restores missing and damaged objects. CORRUPT, naming them, when nobody has their bytes.
   Result<RepairReport> repair(const Ref& ref, const RepairOptions& options = {}, const Hooks& hooks = {}) const;
+
+  // Between memory and the cold tier.
 
   /// Brings the revision into memory, where it stays after this process, and readers of every process take it from
   /// there. Of several callers one works, and the others wait for it; killed or cancelled, the same call goes on.
@@ -444,6 +475,14 @@ class Store {
   /// cannot be, such as a ratio without kMixed; STALE_GENERATION for another record than the expected one; BUSY while
   /// an operation runs that the new policy would refuse.
   Result<Revision> update_policy(const Ref& ref, const PolicyChange& change) const;
+  /// Moves the revision as its policy asks for now: an AUTO one that somebody has a lease of comes into memory, if
+  /// there is room or room can be made. Call it after acquiring a lease, or leave it to a reconcile. No room is no
+  /// error, and FollowReport::stays says so. NOT_FOUND, UNAUTHORIZED; as rehydrate and evict where a move fails, and
+  /// then the hint names what was evicted for it: CORRUPT for damaged cold bytes, BUSY while somebody reads or moves
+  /// what is to leave, UNAVAILABLE.
+  Result<FollowReport> follow_policy(const Ref& ref, const Hooks& hooks = {}) const;
+
+  // Removal.
 
   /// The revision and its bytes go. What is deleted already is success.
   Result<DeleteReport> delete_revision(const Ref& ref, const DeleteOptions& options = {},
@@ -451,27 +490,20 @@ class Store {
   /// Gives up an import under way. CONFLICT for what is published, BUSY for a live writer unless forced.
   Result<Identity> abort_import(const Ref& ref, const AbortOptions& options = {}) const;
 
+  // Upkeep.
+
   /// Observes one revision, or every one of the store, and goes on with what was interrupted.
   Result<ReconcileReport> reconcile(const std::optional<Ref>& ref = std::nullopt, const Hooks& hooks = {}) const;
+  /// The same again and again, as changes come, operations are left behind and times are over, whichever process does
+  /// it: what keeps policies followed. One for each store is enough; more do no harm. `tell` gets what the first pass
+  /// found, and after it whatever is news; an error of it ends the call and comes back. It is called between the
+  /// passes, on the caller's thread, and may use the store. Otherwise the call ends when it is cancelled, as
+  /// UNAVAILABLE, or with an error that keeps it from observing anything.
+  Status keep_reconciled(const std::optional<Ref>& ref, const std::function<Status(const ReconcileReport&)>& tell,
+                         const Hooks& hooks) const;
   /// Frees what no revision refers to; with dry_run only says what.
   Result<GcReport> gc(bool dry_run = false, const Cancellation* cancel = nullptr) const;
   Result<UsageReport> usage() const;
-
-  /// A lease of this process that is renewed by itself. UNAUTHORIZED in a store without write permission.
-  Result<HeldLease> hold(const Ref& ref, const LeaseOptions& options = {}) const;
-  /// Leases by their id, which may be handed to another process; the caller renews them. A repeat with the same holder
-  /// and nonce is the same lease (an empty nonce: a new one). Renewing never shortens one; releasing one that is gone
-  /// is success.
-  Result<LeaseInfo> acquire_lease(const Ref& ref, const LeaseOptions& options = {},
-                                  const std::string& nonce = {}) const;
-  /// Moves the revision as its policy asks for now: an AUTO one that somebody has a lease of comes into memory, if
-  /// there is room or room can be made. Call it after acquiring a lease, or leave it to a reconcile. False: nothing to
-  /// do.
-  Result<bool> follow_policy(const Ref& ref, const Hooks& hooks = {}) const;
-  Result<LeaseInfo> renew_lease(const std::string& lease_id, std::int64_t ttl_ms) const;
-  Status release_lease(const std::string& lease_id) const;
-  /// The live leases of a revision, or of the store's namespace.
-  Result<std::vector<LeaseInfo>> leases(const std::optional<Ref>& ref = std::nullopt) const;
 
  private:
   friend struct ApiInternals;

@@ -143,18 +143,102 @@ TEST_F(ApiMemoryTest, AReadOfBadMemoryIsServedAndMended) {
 TEST_F(ApiMemoryTest, WhoHoldsAnAutoRevisionBringsItIn) {
   const Store store = open();
   imported(store);
-  EXPECT_FALSE(*store.follow_policy(ref_)) << "MANUAL";
+  EXPECT_FALSE(store.follow_policy(ref_)->moved) << "MANUAL";
   PolicyChange change;
   change.mode = PolicyMode::kAuto;
   change.prefer = Residency::kHot;
   ASSERT_TRUE(store.update_policy(ref_, change).ok());
-  EXPECT_FALSE(*store.follow_policy(ref_)) << "nobody reads it";
+  EXPECT_FALSE(store.follow_policy(ref_)->moved) << "nobody reads it";
   const auto held = store.hold(ref_);
   ASSERT_TRUE(held.ok()) << held.status().to_string();
   const auto moved = store.follow_policy(ref_);
   ASSERT_TRUE(moved.ok()) << moved.status().to_string();
-  EXPECT_TRUE(*moved);
+  EXPECT_TRUE(moved->moved);
+  EXPECT_THAT(moved->evicted, IsEmpty());
+  EXPECT_TRUE(moved->stays.ok()) << moved->stays.to_string();
   EXPECT_EQ(store.find(ref_)->residency, Residency::kHot);
+}
+
+TEST_F(ApiMemoryTest, FollowingAPolicySaysWhatWentForIt) {
+  options_.policy_cooldown_ms = 0;
+  options_.hot_capacity = 12 * kMiB;
+  const Store store = open();
+  imported(store);
+  write(at("src/old.bin"), pattern(5 * kMiB, 3));
+  tensors_ = pattern(3145769, 4);
+  const std::string head = read(at("src/model.safetensors"));
+  write(at("src/model.safetensors"), head.substr(0, head.size() - tensors_.size()) + tensors_);
+  ImportRequest another = request();
+  another.target = Ref{"n", "main", std::nullopt};
+  ASSERT_TRUE(store.import(another).ok());
+  PolicyChange change;
+  change.mode = PolicyMode::kAuto;
+  change.prefer = Residency::kHot;
+  for (const Ref& ref : {ref_, *another.target}) ASSERT_TRUE(store.update_policy(ref, change).ok());
+  ASSERT_TRUE(store.rehydrate(ref_).ok());
+  std::optional<Result<HeldLease>> reader = store.hold(ref_);
+  const auto held = store.hold(*another.target);
+  ASSERT_TRUE(held.ok()) << held.status().to_string();
+  const auto stays = store.follow_policy(*another.target);
+  ASSERT_TRUE(stays.ok()) << stays.status().to_string();
+  EXPECT_FALSE(stays->moved);
+  EXPECT_EQ(stays->stays.code(), Code::kNoSpace);
+  reader.reset();
+  const auto moved = store.follow_policy(*another.target);
+  ASSERT_TRUE(moved.ok()) << moved.status().to_string();
+  EXPECT_TRUE(moved->moved);
+  ASSERT_EQ(moved->evicted.size(), 1U);
+  EXPECT_EQ(moved->evicted[0].resource_id, "m");
+  EXPECT_EQ(store.find(ref_)->residency, Residency::kCold);
+}
+
+TEST_F(ApiMemoryTest, AStoreIsKeptReconciledUntilItIsCancelled) {
+  const Store store = open();
+  imported(store);
+  PolicyChange change;
+  change.mode = PolicyMode::kPinned;
+  change.prefer = Residency::kHot;
+  Cancellation cancel;
+  Hooks hooks;
+  hooks.cancel = &cancel;
+  std::size_t told = 0;
+  const Status ended = store.keep_reconciled(
+      std::nullopt,
+      [&](const ReconcileReport& report) {
+        if (told++ == 0) {
+          EXPECT_EQ(report.checked, 1U);
+          EXPECT_TRUE(store.update_policy(ref_, change).ok());
+        }
+        if (store.find(ref_)->residency == Residency::kHot) cancel.cancel();
+        return Status();
+      },
+      hooks);
+  EXPECT_EQ(ended.code(), Code::kUnavailable);
+  EXPECT_THAT(ended.message(), HasSubstr("was interrupted"));
+  EXPECT_GE(told, 2U);
+  const Status refused = store.keep_reconciled(
+      std::nullopt, [](const ReconcileReport&) { return Status(Code::kNoSpace, "the pipe is full"); }, {});
+  EXPECT_EQ(refused.code(), Code::kNoSpace);
+}
+
+TEST_F(ApiMemoryTest, ARepairMayOnlyBeStarted) {
+  const Store store = open();
+  imported(store);
+  ASSERT_TRUE(store.rehydrate(ref_).ok());
+  damage(tensors_.substr(0, 64));
+  ASSERT_TRUE(store.verify(ref_).ok());
+  const auto started = store.repair(ref_, {.wait = false});
+  ASSERT_TRUE(started.ok()) << started.status().to_string();
+  ASSERT_TRUE(started->operation.has_value());
+  EXPECT_EQ(started->operation->kind, OperationKind::kRepairing);
+  EXPECT_EQ(started->operation->state, OperationState::kRunning);
+  EXPECT_EQ(store.repair(ref_, {.source = at("src"), .wait = false}).code(), Code::kInvalidArgument);
+  const auto done = store.repair(ref_);
+  ASSERT_TRUE(done.ok()) << done.status().to_string();
+  ASSERT_TRUE(done->operation.has_value());
+  EXPECT_EQ(done->operation->operation_id, started->operation->operation_id);
+  EXPECT_EQ(done->operation->state, OperationState::kDone);
+  EXPECT_FALSE(store.repair(ref_)->operation.has_value()) << "nothing to repair is known";
 }
 
 TEST_F(ApiMemoryTest, AnOperationThatIsOnlyStartedMayBeCancelledOrGoneOnWith) {

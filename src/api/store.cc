@@ -25,8 +25,8 @@ class HookObserver final : public store::Observer {
   void progress(const store::Progress& progress) override {
     if (!hooks_.progress) return;
     const std::lock_guard lock(mutex_);
-    hooks_.progress(
-        {progress.phase, progress.bytes_done, progress.bytes_total, progress.files_done, progress.files_total});
+    hooks_.progress({progress.phase, progress.ref, progress.bytes_done, progress.bytes_total, progress.files_done,
+                     progress.files_total});
   }
   void warning(const std::string& message) override {
     if (!hooks_.warning) return;
@@ -337,9 +337,18 @@ Result<RepairReport> Store::repair(const Ref& ref, const RepairOptions& options,
   core.source = options.source;
   core.follow_links = options.follow_links;
   core.expected_generation = options.expected_generation;
+  core.wait = options.wait;
+  if (!options.wait && !options.source.empty()) {
+    return Status(Code::kInvalidArgument,
+                  "a repair with a source is to be started without being waited for: whoever goes on with it would not "
+                  "know the source",
+                  "wait for it, or leave the source out");
+  }
   HookObserver observer(hooks);
   SY_ASSIGN_OR_RETURN(const store::RepairResult result, impl_->core->repair(core, observer, flag_of(hooks.cancel)));
-  return RepairReport{from_core(result.record), result.restored_objects, result.restored_bytes};
+  RepairReport out{from_core(result.record), {}, result.restored_objects, result.restored_bytes};
+  if (result.operation) out.operation = from_core(*result.operation);
+  return out;
 }
 
 Result<ResidencyReport> Store::rehydrate(const Ref& ref, const ResidencyOptions& options, const Hooks& hooks) const {
@@ -350,14 +359,14 @@ Result<ResidencyReport> Store::evict(const Ref& ref, const ResidencyOptions& opt
   return move(*impl_, &store::Store::evict, ref, options, hooks);
 }
 
-Result<bool> Store::follow_policy(const Ref& ref, const Hooks& hooks) const {
+Result<FollowReport> Store::follow_policy(const Ref& ref, const Hooks& hooks) const {
   SY_RETURN_IF_ERROR(impl_->check_writes());
   SY_ASSIGN_OR_RETURN(const auto selector, impl_->selector(ref));
   SY_ASSIGN_OR_RETURN(const auto record, impl_->core->find(selector));
   HookObserver observer(hooks);
   SY_ASSIGN_OR_RETURN(const auto followed,
                       impl_->core->follow_policy(record.identity, observer, flag_of(hooks.cancel)));
-  return followed.moved;
+  return FollowReport{followed.moved, refs_of(followed.evicted), followed.no_room};
 }
 
 Result<Operation> Store::operation(const std::string& operation_id) const {
@@ -411,6 +420,17 @@ Result<ReconcileReport> Store::reconcile(const std::optional<Ref>& ref, const Ho
   HookObserver observer(hooks);
   SY_ASSIGN_OR_RETURN(store::ReconcileReport report, impl_->core->reconcile(selector, observer, flag_of(hooks.cancel)));
   return to_public(std::move(report));
+}
+
+Status Store::keep_reconciled(const std::optional<Ref>& ref, const std::function<Status(const ReconcileReport&)>& tell,
+                              const Hooks& hooks) const {
+  SY_RETURN_IF_ERROR(impl_->check_writes());
+  SY_ASSIGN_OR_RETURN(const auto selector, impl_->selector(ref));
+  HookObserver observer(hooks);
+  const auto tell_public = [&tell](const store::ReconcileReport& report) {
+    return tell ? tell(to_public(report)) : Status();
+  };
+  return impl_->core->keep_reconciled(selector, observer, tell_public, flag_of(hooks.cancel));
 }
 
 Result<GcReport> Store::gc(bool dry_run, const Cancellation* cancel) const {

@@ -255,10 +255,17 @@ ResidencyReport from_core(const store::ResidencyResult& result) {
   if (result.operation) out.operation = from_core(*result.operation);
   out.moved_objects = result.moved_objects;
   out.read_bytes = result.read_bytes;
-  for (const std::string& text : result.evicted) {
-    if (auto ref = parse_ref(text); ref.ok()) out.evicted.push_back(std::move(ref).value());
-  }
+  out.removed_objects = result.removed_objects;
+  out.evicted = refs_of(result.evicted);
   return out;
+}
+
+std::vector<Ref> refs_of(const std::vector<std::string>& texts) {
+  std::vector<Ref> refs;
+  for (const std::string& text : texts) {
+    if (auto ref = parse_ref(text); ref.ok()) refs.push_back(std::move(ref).value());
+  }
+  return refs;
 }
 
 Problem from_core(store::Problem problem) {

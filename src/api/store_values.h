@@ -21,6 +21,8 @@ Identity from_core(const metadata::Identity& identity);
 Revision from_core(const metadata::RevisionRecord& record);
 Operation from_core(const metadata::Operation& operation);
 ResidencyReport from_core(const store::ResidencyResult& result);
+/// Of references that the program wrote.
+std::vector<Ref> refs_of(const std::vector<std::string>& texts);
 Problem from_core(store::Problem problem);
 LeaseInfo from_core(const metadata::Lease& lease, std::int64_t left_ms);
 std::vector<FileInfo> files_of(const formats::StoredManifest& manifest);

@@ -20,6 +20,14 @@ std::string lower_case(std::string_view text) {
   return out;
 }
 
+void write_ratio(Json& json, std::optional<std::uint32_t> millionths) {
+  if (millionths) {
+    json.raw(format_ratio(*millionths));
+  } else {
+    json.null();
+  }
+}
+
 Json& begin_document(Json& json) { return json.begin_object().key("schema_version").integer(kJsonSchemaVersion); }
 
 void write_revision(Json& json, const RevisionRecord& record, std::uint64_t active_leases) {
@@ -33,6 +41,8 @@ void write_revision(Json& json, const RevisionRecord& record, std::uint64_t acti
   json.key("ref").string(ref_of(record));
   json.key("availability").string(name_of(record.availability));
   json.key("residency").string(name_of(record.residency));
+  json.key("hot_ratio");
+  write_ratio(json, record.hot_millionths);
   json.key("operation").string(name_of(record.operation ? record.operation->kind : metadata::OperationKind::kNone));
   json.key("operation_id").string_or_null(record.operation ? record.operation->operation_id : std::string());
   json.key("metadata_generation").integer(record.metadata_generation);
@@ -63,11 +73,7 @@ void write_revision(Json& json, const RevisionRecord& record, std::uint64_t acti
 void write_policy(Json& json, const metadata::Policy& policy) {
   json.begin_object().key("prefer").string(lower_case(name_of(policy.prefer)));
   json.key("ratio");
-  if (policy.ratio_millionths) {
-    json.raw(format_ratio(*policy.ratio_millionths));
-  } else {
-    json.null();
-  }
+  write_ratio(json, policy.ratio_millionths);
   json.key("mode").string(lower_case(name_of(policy.mode)));
   json.end_object();
 }
@@ -81,13 +87,31 @@ void write_operation(Json& json, const std::optional<metadata::Operation>& opera
   json.key("operation_id").string(operation->operation_id);
   json.key("kind").string(name_of(operation->kind));
   json.key("target_residency").string(name_of(operation->target));
+  json.key("ratio");
+  write_ratio(json, operation->ratio_millionths);
   json.key("state").string(name_of(operation->state));
   json.key("processed_members").integer(operation->processed_members);
   json.key("total_members").integer(operation->total_members);
   json.key("processed_bytes").integer(operation->processed_bytes);
   json.key("total_bytes").integer(operation->total_bytes);
   json.key("message").string_or_null(operation->message);
+  json.key("started_at").string(format_rfc3339(operation->started_at_ms));
+  const bool ended = operation->ended_at_ms != 0;
+  json.key("ended_at").string_or_null(ended ? format_rfc3339(operation->ended_at_ms) : std::string());
   json.end_object();
+}
+
+void write_runner(Runtime& runtime, Json& json, const std::optional<metadata::OperationView>& found) {
+  const bool runs = found && found->operation.state == metadata::OperationState::kRunning && found->runner;
+  json.key("runner");
+  if (!runs || found->runner->token.empty()) {
+    json.null();
+  } else {
+    json.begin_object().key("holder").string(found->runner->holder);
+    json.key("gone").boolean(runtime.provably_gone(found->runner->process));
+    json.key("ttl_seconds_left").seconds(static_cast<double>(found->runner_left_ms) / 1000).end_object();
+  }
+  json.key("source").string_or_null(runs ? found->runner->source : std::string());
 }
 
 Json& begin_operation_document(Json& json, const std::optional<metadata::Operation>& operation) {

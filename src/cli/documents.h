@@ -20,8 +20,12 @@ Json& begin_document(Json& json);
 
 /// REVISION.
 void write_revision(Json& json, const metadata::RevisionRecord& record, std::uint64_t active_leases);
+/// A share, or null.
+void write_ratio(Json& json, std::optional<std::uint32_t> millionths);
 /// `{prefer, ratio, mode}`.
 void write_policy(Json& json, const metadata::Policy& policy);
+/// The keys `runner` and `source` of an operation that runs: null where it has none, and of one that does not run.
+void write_runner(Runtime& runtime, Json& json, const std::optional<metadata::OperationView>& found);
 /// The active operation, or null.
 void write_operation(Json& json, const std::optional<metadata::Operation>& operation);
 /// The document of a verb that has to do with an operation: the caller adds what is its own, and ends with the

@@ -10,6 +10,7 @@
 #include "cli/progress.h"
 #include "cli/signals.h"
 #include "cli/verbs.h"
+#include "cli/words.h"
 #include "formats/ref.h"
 #include "store/source_folder.h"
 
@@ -281,7 +282,7 @@ Status dry_run(Invocation& call, const store::ImportRequest& request) {
   return {};
 }
 
-void print_result(Invocation& call, const store::ImportResult& result) {
+void print_result(Invocation& call, bool hot, const store::ImportResult& result) {
   const std::string ref = ref_of(result.record);
   if (call.json()) {
     Json json;
@@ -305,6 +306,7 @@ void print_result(Invocation& call, const store::ImportResult& result) {
     line += " in " + format_age(static_cast<std::int64_t>(result.seconds * 1000));
     if (result.already_there) line = "already there: the other writer published the same content";
     call.out().line(line);
+    if (hot && result.record.summary.payload_count == 0) call.out().line(nothing_to_bring(result.record));
     if (result.skipped > 0) {
       call.out().line("not taken: " + std::to_string(result.skipped) +
                       (result.skipped == 1 ? " file or folder, " : " files or folders, ") +
@@ -328,7 +330,7 @@ Status run_import(Invocation& call) {
   Result<store::ImportResult> result = store->import(request, printer, signals.flag());
   printer.clear();
   if (!result.ok()) return result.status();
-  print_result(call, *result);
+  print_result(call, request.into_memory, *result);
   return {};
 }
 

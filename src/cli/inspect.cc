@@ -105,13 +105,14 @@ void write_memory(Json& json, const Inspection& inspection) {
   json.key("instance").string_or_null(inspection.hot_instance);
   json.key("recorded_instance").string_or_null(record.hot_instance);
   json.key("recorded_objects").integer(record.hot_members);
-  json.key("recorded_is_mounted").boolean(!record.hot_instance.empty() && !inspection.hot_elsewhere);
-  json.key("hot_ratio");
-  if (record.hot_millionths) {
-    json.raw(format_ratio(*record.hot_millionths));
-  } else {
+  json.key("recorded_is_mounted");
+  if (!record.hot_instance.empty() && !inspection.hot_unknown.ok()) {
     json.null();
+  } else {
+    json.boolean(!record.hot_instance.empty() && !inspection.hot_elsewhere);
   }
+  json.key("hot_ratio");
+  write_ratio(json, record.hot_millionths);
   json.end_object();
 }
 
@@ -144,6 +145,7 @@ void print_json(Invocation& call, const Inspection& inspection) {
   for (const auto& row : inspection.leases) write_lease(json, row.lease, row.left_ms, false);
   json.end_array().key("operation");
   write_operation(json, inspection.operation ? inspection.operation->operation : inspection.record.operation);
+  write_runner(call.runtime(), json, inspection.operation);
   json.key("read_only").boolean(inspection.read_only).end_object();
   call.out().line(json.text());
 }
@@ -169,6 +171,11 @@ std::string hot_line(const Inspection& inspection) {
   const std::uint64_t all = inspection.record.summary.payload_count;
   if (inspection.hot_objects > 0 && inspection.hot_objects < all) line += "; of " + counted(all, "object");
   if (inspection.hot_objects > 0) line += "; memory instance " + inspection.hot_instance;
+  if (!inspection.hot_unknown.ok()) {
+    return line + "; the record counts " + std::to_string(inspection.record.hot_members) + " in memory instance " +
+           inspection.record.hot_instance +
+           ", and what is mounted here cannot be read: " + printable(inspection.hot_unknown.message());
+  }
   if (!inspection.hot_elsewhere && inspection.hot_objects < inspection.record.hot_members) {
     line += "; the record counts " + std::to_string(inspection.record.hot_members) + " there: `steelyard reconcile " +
             ref_of(inspection.record) + "` records what is there";

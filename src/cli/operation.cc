@@ -24,6 +24,7 @@ void print_human(Invocation& call, const metadata::OperationView& found) {
   row("operation", operation.operation_id);
   row("ref", ref_of(found.record));
   row("kind", std::string(name_of(operation.kind)));
+  if (operation.ratio_millionths) row("ratio", format_ratio(*operation.ratio_millionths));
   row("state", std::string(name_of(operation.state)));
   row("done", part_words(operation.processed_members, operation.total_members, "object") + ", " +
                   format_size(operation.processed_bytes) + " of " + format_size(operation.total_bytes));
@@ -35,18 +36,6 @@ void print_human(Invocation& call, const metadata::OperationView& found) {
   row("runner", runner_words(call.runtime(), found));
 }
 
-/// Who carries it out; null where nobody does.
-void write_runner(Invocation& call, Json& json, const metadata::OperationView& found) {
-  json.key("runner");
-  if (found.operation.state != metadata::OperationState::kRunning || !found.runner || found.runner->token.empty()) {
-    json.null();
-    return;
-  }
-  json.begin_object().key("holder").string(found.runner->holder);
-  json.key("gone").boolean(call.runtime().provably_gone(found.runner->process));
-  json.key("ttl_seconds_left").seconds(static_cast<double>(found.runner_left_ms) / 1000).end_object();
-}
-
 Status print(Invocation& call, store::Store& store, const metadata::OperationView& found) {
   if (!call.json()) {
     print_human(call, found);
@@ -55,7 +44,7 @@ Status print(Invocation& call, store::Store& store, const metadata::OperationVie
   SY_ASSIGN_OR_RETURN(const std::uint64_t leases, store.active_leases(found.record.identity));
   Json json;
   begin_operation_document(json, found.operation);
-  write_runner(call, json, found);
+  write_runner(call.runtime(), json, found);
   call.out().line(end_with_revision(json, found.record, leases));
   return {};
 }

@@ -34,17 +34,15 @@ void print_message(LogLevel level, const std::string& message) {
   write_stderr(coloured(word, colour, terminal().colour_err) + " " + printable(message) + "\n");
 }
 
-/// What a phase counts beside its bytes: moves and repairs work by object. A reconciliation puts a reference behind it.
-std::string_view unit_of(const std::string& phase) {
-  for (const std::string_view by_object : {"evict", "rehydrate", "repair"}) {
-    if (phase.starts_with(by_object)) return "object";
-  }
-  return "file";
+/// What a phase counts beside its bytes: moves and repairs work by object.
+std::string_view unit_of(std::string_view phase) {
+  return phase == "evict" || phase == "rehydrate" || phase == "repair" ? "object" : "file";
 }
 
 std::string event_of(const store::Progress& progress) {
   Json json;
   json.begin_object().key("event").string("progress").key("phase").string(progress.phase);
+  json.key("ref").string_or_null(progress.ref);
   json.key("bytes_done").integer(progress.bytes_done).key("bytes_total").integer(progress.bytes_total);
   json.key("files_done").integer(progress.files_done).key("files_total").integer(progress.files_total);
   json.end_object();
@@ -100,7 +98,7 @@ void ProgressPrinter::begin_phase(const store::Progress& progress, std::int64_t 
 void ProgressPrinter::progress(const store::Progress& progress) {
   if (style_ == ProgressStyle::kNone) return;
   const std::int64_t now_ms = runtime_.mono_ms();
-  if (progress.phase != now_.phase) {
+  if (progress.phase != now_.phase || progress.ref != now_.ref) {
     begin_phase(progress, now_ms);
   } else {
     now_.bytes_done = std::max(now_.bytes_done, std::min(progress.bytes_done, now_.bytes_total));
@@ -139,7 +137,8 @@ void ProgressPrinter::show(std::int64_t now_ms) {
 }
 
 std::string ProgressPrinter::line(std::int64_t now_ms) const {
-  std::string text = now_.phase + ": " + std::to_string(percent_of(now_)) + " %";
+  std::string text =
+      now_.phase + (now_.ref.empty() ? "" : " " + now_.ref) + ": " + std::to_string(percent_of(now_)) + " %";
   if (now_.bytes_total > 0) text += ", " + format_size(now_.bytes_done) + " of " + format_size(now_.bytes_total);
   if (now_.files_total > 1) {
     text += ", " + part_words(now_.files_done, now_.files_total, unit_of(now_.phase));

@@ -98,11 +98,32 @@ TEST(Progress, EventsComeOftenAndEndOnceAtAHundredPercent) {
   const auto lines = lines_of(testing::internal::GetCapturedStderr());
   EXPECT_EQ(
       lines.front(),
-      R"({"event":"progress","phase":"import","bytes_done":0,"bytes_total":1000,"files_done":0,"files_total":1})");
+      R"({"event":"progress","phase":"import","ref":null,"bytes_done":0,"bytes_total":1000,"files_done":0,"files_total":1})");
   EXPECT_EQ(lines.size(), 11U);  // every 100 ms of 1000, both ends included
   EXPECT_EQ(
       lines.back(),
-      R"({"event":"progress","phase":"import","bytes_done":1000,"bytes_total":1000,"files_done":1,"files_total":1})");
+      R"({"event":"progress","phase":"import","ref":null,"bytes_done":1000,"bytes_total":1000,"files_done":1,"files_total":1})");
+}
+
+TEST(Progress, EachOfSeveralRevisionsHasItsPhasesToItself) {
+  ManualClock clock;
+  ProgressPrinter events(clock, with("progress", "json"));
+  testing::internal::CaptureStderr();
+  events.progress({"evict", 900, 1000, 1, 2, "m@main#1"});
+  events.progress({"evict", 100, 2000, 0, 3, "n@main#1"});
+  auto lines = lines_of(testing::internal::GetCapturedStderr());
+  ASSERT_EQ(lines.size(), 2U);
+  EXPECT_EQ(
+      lines[1],
+      R"({"event":"progress","phase":"evict","ref":"n@main#1","bytes_done":100,"bytes_total":2000,"files_done":0,"files_total":3})");
+  ProgressPrinter plain(clock, with("progress", "plain"));
+  testing::internal::CaptureStderr();
+  plain.progress({"evict", 0, 2000, 0, 3, "n@main#1"});
+  clock.now_ms += 5000;
+  plain.progress({"evict", 1000, 2000, 1, 3, "n@main#1"});
+  lines = lines_of(testing::internal::GetCapturedStderr());
+  ASSERT_EQ(lines.size(), 1U);
+  EXPECT_EQ(lines[0].find("evict n@main#1: 50 %, 1000B of 2000B, 1 of 3 objects"), 0U) << lines[0];
 }
 
 TEST(Progress, NeverGoesBackNorPastTheTotal) {

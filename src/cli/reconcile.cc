@@ -69,10 +69,11 @@ Status run_and_watch(Invocation& call, store::Store& store, const std::optional<
     first = false;
     return call.out().flush();
   };
-  Status ended = store.keep_reconciled(selector, printer, tell, signals.flag());
+  const Status ended = store.keep_reconciled(selector, printer, tell, signals.flag());
   printer.clear();
   if (!store::is_cancelled(ended)) return ended;
-  return std::move(ended).with_hint("what was begun goes on with the next reconcile");
+  // Whatever it was about then.
+  return store::cancelled("reconcile").with_hint("what was begun goes on with the next reconcile");
 }
 
 Status run_reconcile(Invocation& call) {

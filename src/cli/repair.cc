@@ -4,6 +4,7 @@
 #include "cli/progress.h"
 #include "cli/signals.h"
 #include "cli/verbs.h"
+#include "cli/words.h"
 
 namespace steelyard::cli {
 namespace {
@@ -42,8 +43,7 @@ void print_human(Invocation& call, const store::RepairRequest& request, const st
     if (!result.operation) {
       call.out().line("nothing to repair is known; `steelyard verify " + ref + "` reads everything");
     } else if (!request.wait) {
-      call.out().line("operation " + result.operation->operation_id + " is started; `steelyard repair " + ref +
-                      "` or a reconcile carries it out");
+      call.out().line(started_words(*result.operation, ref));
     } else {
       call.out().line("restored " + counted(result.restored_objects, "object") + ", " +
                       format_size(result.restored_bytes));

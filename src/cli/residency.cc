@@ -48,17 +48,26 @@ std::string what_is_hot(const metadata::RevisionRecord& record) {
   return part_words(record.hot_members, all, "object") + (record.hot_members == 1 ? " is" : " are") + " in memory";
 }
 
-void print_human(Invocation& call, const char* verb, bool wait, const store::ResidencyResult& result) {
+/// "moved 4 objects into memory, removed 13 objects from memory".
+std::string what_moved(const store::ResidencyResult& result) {
+  const std::uint64_t brought = result.moved_objects - result.removed_objects;
+  const std::string removed = "removed " + counted(result.removed_objects, "object") + " from memory";
+  if (brought == 0 && result.removed_objects > 0) return removed;
+  const std::string moved = "moved " + counted(brought, "object") + " into memory";
+  return result.removed_objects > 0 ? moved + ", " + removed : moved;
+}
+
+void print_human(Invocation& call, bool wait, const store::ResidencyResult& result) {
   const std::string ref = ref_of(result.record);
   if (!call.quiet()) {
     for (const std::string& evicted : result.evicted) call.out().line("evicted " + evicted + " to make room");
     if (!result.operation) {
-      call.out().line(what_is_hot(result.record) + " already");
+      call.out().line(result.record.summary.payload_count == 0 ? nothing_to_bring(result.record)
+                                                               : what_is_hot(result.record) + " already");
     } else if (!wait) {
-      call.out().line("operation " + result.operation->operation_id + " is started; `steelyard " + verb + " " + ref +
-                      "` or a reconcile carries it out");
+      call.out().line(started_words(*result.operation, ref));
     } else {
-      call.out().line("moved " + counted(result.moved_objects, "object") + ", " + format_size(result.read_bytes) +
+      call.out().line(what_moved(result) + ", " + format_size(result.read_bytes) +
                       " read from the cold tier: " + what_is_hot(result.record));
     }
   }
@@ -68,7 +77,7 @@ void print_human(Invocation& call, const char* verb, bool wait, const store::Res
 using Move = Result<store::ResidencyResult> (store::Store::*)(const store::ResidencyRequest&, store::Observer&,
                                                               const store::CancelFlag&);
 
-Status run(Invocation& call, const char* verb, Move move) {
+Status run(Invocation& call, Move move) {
   SY_ASSIGN_OR_RETURN(const store::ResidencyRequest request, request_of(call));
   SY_ASSIGN_OR_RETURN(const auto store, call.open_store(store::OpenMode::kWrite));
   const WatchSignals signals;
@@ -77,7 +86,7 @@ Status run(Invocation& call, const char* verb, Move move) {
   printer.clear();
   if (!result.ok()) return result.status();
   if (!call.json()) {
-    print_human(call, verb, request.wait, *result);
+    print_human(call, request.wait, *result);
     return {};
   }
   SY_ASSIGN_OR_RETURN(const std::uint64_t leases, store->active_leases(result->record.identity));
@@ -89,9 +98,9 @@ Status run(Invocation& call, const char* verb, Move move) {
   return {};
 }
 
-Status run_evict(Invocation& call) { return run(call, "evict", &store::Store::evict); }
+Status run_evict(Invocation& call) { return run(call, &store::Store::evict); }
 
-Status run_rehydrate(Invocation& call) { return run(call, "rehydrate", &store::Store::rehydrate); }
+Status run_rehydrate(Invocation& call) { return run(call, &store::Store::rehydrate); }
 
 }  // namespace
 

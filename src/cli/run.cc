@@ -87,6 +87,7 @@ int run(int argc, const char* const* argv) {
   if (!settings.ok()) return fail(settings.status(), json);
   json = settings->on("json");
   install_log_sink(*settings);
+  name_verb_in_last_word(arguments->verb->name, json);
 
   const VerbSpec& verb = *arguments->verb;
   Invocation call(std::move(*arguments), std::move(*settings));

@@ -5,7 +5,10 @@
 #include <atomic>
 #include <cerrno>
 #include <csignal>
+#include <string>
 #include <string_view>
+
+#include "cli/documents.h"
 
 namespace steelyard::cli {
 namespace {
@@ -14,7 +17,9 @@ store::CancelFlag cancel_flag{false};
 std::atomic<int> received{0};
 std::atomic<bool> watched{false};
 std::atomic<bool> json_notice{false};
-static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<int>::is_always_lock_free,
+std::atomic<const std::string*> named_notice{nullptr};
+static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<int>::is_always_lock_free &&
+                  std::atomic<const std::string*>::is_always_lock_free,
               "a signal handler uses them");
 
 // Only what is async-signal-safe.
@@ -29,7 +34,8 @@ void on_signal(int number) {
   static constexpr std::string_view kText = "error: interrupted\nhint: run the command again\n";
   static constexpr std::string_view kJson =
       "{\"error\":{\"code\":\"UNAVAILABLE\",\"message\":\"interrupted\",\"hint\":\"run the command again\"}}\n";
-  const std::string_view notice = json_notice.load() ? kJson : kText;
+  std::string_view notice = json_notice.load() ? kJson : kText;
+  if (const std::string* named = named_notice.load()) notice = *named;
   if (::write(STDERR_FILENO, notice.data(), notice.size()) < 0) errno = saved;
   _exit(128 + number);
 }
@@ -44,6 +50,14 @@ void install_signal_handlers(bool json) {
   act.sa_flags = SA_RESTART;
   sigaction(SIGINT, &act, nullptr);
   sigaction(SIGTERM, &act, nullptr);
+}
+
+void name_verb_in_last_word(std::string_view verb, bool json) {
+  static const std::string notice = [&] {
+    const Status status = store::cancelled(std::string(verb)).with_hint("run the command again");
+    return json ? error_document(status) + "\n" : "error: " + status.message() + "\nhint: " + status.hint() + "\n";
+  }();
+  named_notice.store(&notice);
 }
 
 WatchSignals::WatchSignals() { watched.store(true); }

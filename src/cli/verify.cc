@@ -116,7 +116,8 @@ bool is_elsewhere(const VerifyReport& report) {
 /// What of it was read in memory.
 std::string in_memory(const VerifyReport& report) {
   if (is_elsewhere(report)) {
-    return "; memory instance " + report.recorded_instance + " is not mounted here, and was not read";
+    return "; memory instance " + report.recorded_instance + " is not mounted here" +
+           (report.hot_instance.empty() ? " or cannot be read" : "") + ", and was not read";
   }
   if (report.hot_objects == 0) return "";
   return "; in memory " + counted(report.hot_objects, "object") + ", " + format_size(report.hot_bytes);

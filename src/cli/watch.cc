@@ -64,6 +64,10 @@ struct Goal {
     if (availability) return now == *availability;
     return residency && stage_of(now) == 1 && where == *residency;
   }
+  /// MIXED has at least one object in memory, and one that is not.
+  bool has_objects_for(std::uint64_t count) const {
+    return count >= (residency == Residency::kMixed ? 2U : residency == Residency::kHot ? 1U : 0U);
+  }
   bool is_past(Availability now) const {
     if (availability) return stage_of(*availability) < stage_of(now);
     return residency && stage_of(now) > 1;
@@ -125,6 +129,7 @@ class Follower {
       // A snapshot is one state, however many records it has; its last is the newest.
       if (batch.resnapshot && &change != &batch.changes.back()) continue;
       SY_RETURN_IF_ERROR(judge(change.record.identity, change.record.availability, change.record.residency));
+      SY_RETURN_IF_ERROR(check_objects(change.record));
       if (done_) return {};
     }
     return {};
@@ -206,6 +211,15 @@ class Follower {
     }
     done_ = now == Availability::kDeleted;  // nothing follows
     return {};
+  }
+
+  /// Of one generation: what it is made of is known once it is published, and does not change.
+  Status check_objects(const RevisionRecord& record) const {
+    const std::uint64_t count = record.summary.payload_count;
+    if (!selector_.ref.weight_generation || !is_published(record.availability) || goal_.has_objects_for(count))
+      return {};
+    return {Code::kNotReady, ref_of(record) + " has " + (count == 0 ? "no payload objects" : "one payload object") +
+                                 ", and will never be " + goal_.text};
   }
 
   Status tell(std::uint64_t sequence, bool resnapshot, const RevisionRecord& record) {

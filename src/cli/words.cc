@@ -39,11 +39,21 @@ std::string operation_words(const metadata::Operation& operation) {
   return text + " " + std::to_string(std::min(100, static_cast<int>(done * 100))) + " %";
 }
 
+std::string started_words(const metadata::Operation& operation, const std::string& ref) {
+  return "operation " + operation.operation_id + " is started; `" + store::command_of(operation, ref, "") +
+         "` or a reconcile carries it out";
+}
+
+std::string nothing_to_bring(const metadata::RevisionRecord& record) {
+  return "there is nothing to bring into memory: " + ref_of(record) + " has no payload objects, and is always " +
+         std::string(name_of(record.residency));
+}
+
 std::string runner_words(Runtime& runtime, const metadata::OperationView& view) {
   const bool has_one = view.runner && !view.runner->token.empty();
   const std::string source = view.runner ? view.runner->source : "";
-  std::string next = "`steelyard " + std::string(store::verb_of(view.operation.kind)) + " " + ref_of(view.record);
-  next += source.empty() ? "` or a reconcile goes on with it" : " --source " + shell_word(source) + "` goes on with it";
+  const std::string next = "`" + store::command_of(view.operation, ref_of(view.record), source) +
+                           (source.empty() ? "` or a reconcile goes on with it" : "` goes on with it");
   if (!has_one) return "none; " + next;
   const std::string holder = printable(view.runner->holder);
   if (runtime.provably_gone(view.runner->process)) return holder + " is gone; " + next;

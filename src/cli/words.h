@@ -19,6 +19,10 @@ std::string policy_words(const metadata::Policy& policy);
 
 /// "EVICTING 40 %", by the bytes that are done.
 std::string operation_words(const metadata::Operation& operation);
+/// Of one that is left for others: what carries it out.
+std::string started_words(const metadata::Operation& operation, const std::string& ref);
+/// Of a revision without payload objects, which no move is for.
+std::string nothing_to_bring(const metadata::RevisionRecord& record);
 /// Who carries out a running operation, or what goes on with it.
 std::string runner_words(Runtime& runtime, const metadata::OperationView& view);
 

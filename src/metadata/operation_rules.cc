@@ -143,11 +143,17 @@ Status in_the_way(const Turn& turn, const RevisionRecord& record) {
   const std::string ref = formats::format_ref(record.identity);
   SY_ASSIGN_OR_RETURN(const std::optional<Runner> runner, find_runner(turn.view, record.identity));
   const bool runs = runner && !runner->token.empty() && life_of(*runner, turn.epoch, turn.now).live;
+  const bool moves = moves_replicas(operation.kind);
   const std::string end = "end it: steelyard operation cancel " + operation.operation_id;
+  // A memory of this boot may be one that only others mount.
+  const bool in_one_memory = moves && !operation.hot_instance.empty() && operation.hot_boot_id == turn.epoch.epoch;
+  const std::string where =
+      in_one_memory ? " where memory instance " + operation.hot_instance + " is mounted" : std::string();
   return {Code::kBusy,
-          ref + " has the running " + name_of_operation(operation) + ", to " + std::string(name_of(operation.target)) +
+          ref + " has the running " + name_of_operation(operation) +
+              (moves ? ", to " + std::string(name_of(operation.target)) : std::string()) +
               (runs ? ", which " + printable(runner->holder) + " carries out" : ", which nobody carries out now"),
-          runs ? "wait for it, or " + end : "steelyard reconcile " + ref + " goes on with it; or " + end};
+          runs ? "wait for it, or " + end : "steelyard reconcile " + ref + " goes on with it" + where + "; or " + end};
 }
 
 void answer(Turn& turn, RevisionRecord record, std::optional<Runner> runner) {

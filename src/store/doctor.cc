@@ -246,10 +246,8 @@ class Examination {
     if (!found.ok() || found->operation.state != metadata::OperationState::kRunning) return {};
     const auto& runner = found->runner;
     if (!runner || runner->token.empty() || runtime_.provably_gone(runner->process)) {
-      const std::string source =
-          runner && !runner->source.empty() ? " --source " + shell_word(runner->source) : std::string();
       seen.operations.add(fmt::format("{} of {}", name_of(record.operation->kind), ref));
-      seen.unrun.add(fmt::format("`steelyard {} {}{}`", verb_of(record.operation->kind), ref, source));
+      seen.unrun.add(fmt::format("`{}`", command_of(*record.operation, ref, runner ? runner->source : std::string())));
     }
     return {};
   }

@@ -1,7 +1,9 @@
 #include "store/doctor_memory.h"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 
+#include <filesystem>
 #include <map>
 #include <set>
 #include <utility>
@@ -32,11 +34,54 @@ Check problem(const Status& status) {
   return {std::string(kName), State::kProblem, status.message(), status.hint(), status.code()};
 }
 
+struct Occupied {
+  std::uint64_t bytes = 0;
+  bool whole = true;  ///< false: not all of it may be seen
+};
+
+/// What a folder takes of its filesystem: bytes that several names share count once.
+Occupied occupied_by(const std::filesystem::path& folder) {
+  constexpr std::uint64_t kStatBlockBytes = 512;
+  Occupied occupied;
+  std::set<ino_t> counted;
+  std::error_code error;
+  std::filesystem::recursive_directory_iterator at(folder, error);
+  for (; !error && at != std::filesystem::recursive_directory_iterator(); at.increment(error)) {
+    struct stat info {};
+    if (::lstat(at->path().c_str(), &info) != 0) {
+      occupied.whole = occupied.whole && errno == ENOENT;
+    } else if (counted.insert(info.st_ino).second) {
+      occupied.bytes += static_cast<std::uint64_t>(info.st_blocks) * kStatBlockBytes;
+    }
+  }
+  if (error && error != std::errc::no_such_file_or_directory) occupied.whole = false;
+  return occupied;
+}
+
 /// "a, b and 3 more".
 std::string some_of(const std::vector<std::string>& names) {
   std::string text;
   for (std::size_t i = 0; i < names.size() && i < kNamedMax; ++i) text += (i > 0 ? ", " : "") + names[i];
   return names.size() <= kNamedMax ? text : fmt::format("{} and {} more", text, names.size() - kNamedMax);
+}
+
+/// The instances of other stores. Whether one's store still exists cannot be known: it may be anybody's.
+Check others_of(const std::string& hot_path, const std::vector<std::string>& names) {
+  std::vector<std::string> sized;
+  std::uint64_t total = 0;
+  bool whole = true;
+  for (const std::string& name : names) {
+    const Occupied occupied = occupied_by(std::filesystem::path(hot_path) / name);
+    total += occupied.bytes;
+    whole = whole && occupied.whole;
+    sized.push_back(fmt::format("{} ({}{})", name, occupied.whole ? "" : "at least ", format_size(occupied.bytes)));
+  }
+  return check(
+      State::kOk,
+      fmt::format("{} of other stores there, which take {}{} of the same filesystem: {}",
+                  counted(names.size(), "instance"), whole ? "" : "at least ", format_size(total), some_of(sized)),
+      "one whose store was removed is freed by nobody: its name ends with the id in that store's "
+      "cold/store.json; remove the folder if there is no such store any more");
 }
 
 std::string describe(const tiers::MemoryPlace& place) {
@@ -146,8 +191,8 @@ class Contents {
   std::map<std::string, Group> groups_;
 };
 
-/// Of instances that are not mounted here.
-void look_elsewhere(Runtime& runtime, const std::string& mounted, const std::vector<MemoryRecord>& recorded,
+/// Of instances that are not mounted here. `known`: whether it could be seen what is.
+void look_elsewhere(Runtime& runtime, const std::string& mounted, bool known, const std::vector<MemoryRecord>& recorded,
                     std::vector<Check>& checks) {
   std::map<std::string, std::vector<std::string>> by_instance;
   for (const MemoryRecord& record : recorded) {
@@ -161,6 +206,8 @@ void look_elsewhere(Runtime& runtime, const std::string& mounted, const std::vec
     if (view == tiers::InstanceView::kGone) {
       checks.push_back(check(State::kWarning, what + "which an earlier boot had: " + some_of(refs),
                              "`steelyard reconcile` records that it is gone"));
+    } else if (!known) {
+      checks.push_back(check(State::kWarning, what + "and what is mounted here cannot be read: " + some_of(refs)));
     } else {
       checks.push_back(check(State::kWarning, what + "which is not mounted here: " + some_of(refs),
                              "look where it is mounted (hot.path); if nobody has it any more, `steelyard rehydrate "
@@ -178,17 +225,14 @@ std::vector<Check> examine_memory(Runtime& runtime, const StoreOptions& options,
   where.store_id = parts.store_id;
   const auto place = tiers::look_at_memory_place(where);
   std::string mounted;
+  bool known = true;
   if (!place.ok()) {
     checks.push_back(check(State::kWarning, place.status().message(),
                            place.status().hint() + "; without one nothing can be brought into memory"));
   } else {
     checks.push_back(check(State::kOk, printable(options.hot_path) + ": " + describe(*place)));
     look_at_limits(*place, checks);
-    if (!place->others.empty()) {
-      checks.push_back(
-          check(State::kOk, fmt::format("{} of other stores there, which take room of the same filesystem: {}",
-                                        counted(place->others.size(), "instance"), some_of(place->others))));
-    }
+    if (!place->others.empty()) checks.push_back(others_of(options.hot_path, place->others));
     std::vector<std::string> older = place->boots;
     std::erase(older, runtime.epoch());
     if (!older.empty()) {
@@ -200,6 +244,7 @@ std::vector<Check> examine_memory(Runtime& runtime, const StoreOptions& options,
     if (instance.code() == Code::kNotFound) {
       checks.push_back(check(State::kOk, "no instance there yet: nothing of this store lies in memory here"));
     } else if (!instance.ok()) {
+      known = false;
       checks.push_back(problem(instance.status()));
     } else {
       mounted = *instance;
@@ -208,7 +253,7 @@ std::vector<Check> examine_memory(Runtime& runtime, const StoreOptions& options,
       Contents(**tier, mounted, catalog).look(recorded, checks);
     }
   }
-  look_elsewhere(runtime, mounted, recorded, checks);
+  look_elsewhere(runtime, mounted, known, recorded, checks);
   return checks;
 }
 

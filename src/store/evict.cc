@@ -220,6 +220,7 @@ class Eviction final : public ResidencyRun {
       if (last && !plan_) SY_RETURN_IF_ERROR(tier_->remove_attempt(made));
     }
     result_.moved_objects += batch.objects.size();
+    result_.removed_objects += batch.objects.size();
     return last ? tier_->remove_empty_group(group) : Status();
   }
 

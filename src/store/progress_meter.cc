@@ -12,7 +12,9 @@ constexpr std::int64_t kReportEveryNs = 100'000'000;
 
 ProgressMeter::ProgressMeter(Runtime& runtime, Observer& observer, std::string phase, std::uint64_t bytes_total,
                              std::uint64_t files_total)
-    : runtime_(runtime), observer_(observer), totals_{std::move(phase), 0, bytes_total, 0, files_total} {
+    : runtime_(runtime),
+      observer_(observer),
+      totals_{.phase = std::move(phase), .bytes_total = bytes_total, .files_total = files_total} {
   report(true);
 }
 

@@ -35,14 +35,14 @@ class ProgressMeter {
   std::mutex mutex_;
 };
 
-/// Where several revisions are worked on one after another each is a phase of its own: `verify m@main#1`. As
-/// thread-safe as the observer behind it, which must outlive it.
+/// Where several revisions are worked on one after another each has its phases to itself. As thread-safe as the
+/// observer behind it, which must outlive it.
 class PhaseOfRevision final : public Observer {
  public:
   PhaseOfRevision(Observer& observer, std::string ref) : observer_(observer), ref_(std::move(ref)) {}
   void progress(const Progress& progress) override {
     Progress of_revision = progress;
-    of_revision.phase += " " + ref_;
+    of_revision.ref = ref_;
     observer_.progress(of_revision);
   }
   void warning(const std::string& message) override { observer_.warning(message); }

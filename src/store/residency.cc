@@ -24,6 +24,7 @@ Result<ResidencyResult> in_order(Step first, Step second, Context& context, cons
   rest.expected_generation.reset();
   SY_ASSIGN_OR_RETURN(ResidencyResult done, second(context, rest, observer, cancel, Begin::kWhereNoneRuns));
   done.moved_objects += begun->moved_objects;
+  done.removed_objects += begun->removed_objects;
   done.read_bytes += begun->read_bytes;
   done.evicted.insert(done.evicted.begin(), begun->evicted.begin(), begun->evicted.end());
   if (!done.operation) done.operation = std::move(begun->operation);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/units.h"
 #include "base/utf8.h"
 #include "base/workers.h"
 #include "metadata/rules.h"
@@ -51,6 +52,15 @@ std::string_view verb_of(metadata::OperationKind kind) {
     default:
       return "repair";
   }
+}
+
+std::string command_of(const metadata::Operation& operation, const std::string& ref, const std::string& source) {
+  std::string command = "steelyard " + std::string(verb_of(operation.kind)) + " " + ref;
+  if (metadata::moves_replicas(operation.kind) && operation.ratio_millionths) {
+    command += " --ratio " + format_ratio(*operation.ratio_millionths);
+  }
+  if (!source.empty()) command += " --source " + shell_word(source);
+  return command;
 }
 
 RunnerKeeper::RunnerKeeper(Runtime& runtime, catalog::Catalog& catalog, const metadata::RevisionRecord& record,

@@ -29,6 +29,10 @@ std::string text_kept_of(const Status& status);
 /// The verb that goes on with an operation of this kind.
 std::string_view verb_of(metadata::OperationKind kind);
 
+/// The whole command that goes on with the operation: `steelyard rehydrate m@main#1 --ratio 0.5`. `source`: that of a
+/// repair; may be empty.
+std::string command_of(const metadata::Operation& operation, const std::string& ref, const std::string& source);
+
 struct Amount {
   std::uint64_t members = 0;
   std::uint64_t bytes = 0;

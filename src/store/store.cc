@@ -360,7 +360,16 @@ class StoreImpl final : public Store {
   }
 
   void look_at_memory(Inspection& inspection) {
-    inspection.hot_instance = mounted_instance(context_);
+    if (context_.hot == nullptr) return;
+    const auto tier = context_.hot->find();
+    const auto instance = !tier.ok()         ? Result<std::string>(tier.status())
+                          : *tier == nullptr ? Result<std::string>(std::string())
+                                             : (*tier)->instance();
+    if (!instance.ok()) {
+      inspection.hot_unknown = instance.status();
+      return;
+    }
+    inspection.hot_instance = *instance;
     const std::string& recorded = inspection.record.hot_instance;
     inspection.hot_elsewhere = !recorded.empty() && recorded != inspection.hot_instance;
     if (!inspection.manifest) return;

@@ -57,11 +57,12 @@ enum class OpenMode {
 /// Progress of a long verb. Totals never change within a phase, done never goes back, the last update of a phase is
 /// complete. Called from worker threads, one call at a time.
 struct Progress {
-  std::string phase;  ///< scan import verify materialize repair rehydrate; in a reconciliation with the REF behind it
+  std::string phase;  ///< scan import verify materialize rehydrate evict repair
   std::uint64_t bytes_done = 0;
   std::uint64_t bytes_total = 0;
   std::uint64_t files_done = 0;
   std::uint64_t files_total = 0;
+  std::string ref{};  ///< of a call that works on several revisions: which; each has its phases to itself
 };
 class Observer {
  public:
@@ -125,6 +126,7 @@ struct Inspection {
   std::uint64_t hot_bytes = 0;
   std::string hot_instance;    ///< of the memory that is mounted here; empty: none is
   bool hot_elsewhere = false;  ///< the record names a memory that is not mounted here
+  Status hot_unknown;          ///< an error: why nothing is known of the memory that is mounted here
   bool read_only = false;
 };
 
@@ -232,6 +234,7 @@ struct ResidencyResult {
   metadata::RevisionRecord record;
   std::optional<metadata::Operation> operation;  ///< the last one; absent: there was nothing to move
   std::uint64_t moved_objects = 0;               ///< into memory, or out of it
+  std::uint64_t removed_objects = 0;             ///< of those, the ones that went out of it
   std::uint64_t read_bytes = 0;                  ///< from the cold tier
   std::vector<std::string> evicted;              ///< to make room: their refs, in order
 };

@@ -76,7 +76,7 @@ def test_json_progress(steelyard, source, tmp_path, verb, phase):
     result = steelyard(*words, "--progress", "json", "--chunk-size", "1MiB")
     phases = defaultdict(list)
     for one in events_of(result.stderr):
-        assert list(one) == ["event", "phase", "bytes_done", "bytes_total", "files_done", "files_total"]
+        assert list(one) == ["event", "phase", "ref", "bytes_done", "bytes_total", "files_done", "files_total"]
         phases[one["phase"]].append(one)
     assert phase in phases and set(phases) <= {"scan", "import", "verify", "materialize"}
     for events in phases.values():

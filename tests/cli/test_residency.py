@@ -1,0 +1,149 @@
+"""What evict, rehydrate, repair and those that look at them say: the command that goes on, what moved, what cannot be brought."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from crash import harness
+from lib.damage import flip, state
+from lib.permissions import let_others_in, nobody_writes
+
+MIB = 1024 * 1024
+COMMAND = re.compile(r"`steelyard ((?:rehydrate|evict|repair) [^`]*)`")
+
+
+@pytest.fixture
+def memory():
+    if not os.access("/dev/shm", os.W_OK):
+        pytest.skip("/dev/shm cannot be written")
+    folder = Path(tempfile.mkdtemp(prefix="steelyard-test-", dir="/dev/shm"))
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def hot(steelyard, memory):
+    return steelyard.at(steelyard.store, STEELYARD_HOT_PATH=str(memory), STEELYARD_HOT_CAPACITY="256MiB")
+
+
+@pytest.fixture
+def model(hot, tmp_path) -> str:
+    return hot(*harness.import_args(harness.small_checkpoint(tmp_path / "source"), "m")).last
+
+
+@pytest.fixture
+def empty(tmp_path) -> Path:
+    """A source whose only file has no bytes, and so no object."""
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "empty" / "notes.txt").touch()
+    return tmp_path / "empty"
+
+
+@pytest.mark.parametrize("first", ["rehydrate", "evict"])
+def test_the_command_that_goes_on_has_the_ratio(hot, model, first):
+    if first == "evict":
+        hot("rehydrate", model)
+    started = hot(first, model, "--ratio", "0.5", "--no-wait").stdout
+    operation = hot.json("inspect", model)["operation"]["operation_id"]
+    told = {
+        COMMAND.search(text).group(1)
+        for text in (started, hot("operation", "show", operation).stdout, hot("inspect", model).stdout, hot("doctor").stdout)
+    }
+    assert told == {f"{first} {model} --ratio 0.5"}
+    hot(*told.pop().split())
+    assert hot.json("inspect", model)["revision"]["residency"] == "MIXED"
+
+
+def test_the_share_is_in_the_documents(hot, model):
+    assert hot.json("inspect", model)["revision"]["hot_ratio"] is None
+    operation = hot.json("rehydrate", model, "--ratio", "0.5", "--no-wait")["operation"]
+    assert operation["ratio"] == 0.5 and operation["started_at"].endswith("Z") and operation["ended_at"] is None
+    for document in (hot.json("operation", "show", operation["operation_id"]), hot.json("inspect", model)):
+        assert document["runner"] is None and document["source"] is None
+        assert document["operation"]["ratio"] == 0.5
+    assert "ratio         0.5\n" in hot("operation", "show", operation["operation_id"]).stdout
+    done = hot.json("rehydrate", model, "--ratio", "0.5")
+    assert done["operation"]["ended_at"] >= operation["started_at"]
+    shown = hot.json("inspect", model)
+    assert 0 < done["revision"]["hot_ratio"] < 1
+    assert shown["revision"]["hot_ratio"] == shown["memory"]["hot_ratio"] == done["revision"]["hot_ratio"]
+    assert hot.json("list")["revisions"][0]["hot_ratio"] == done["revision"]["hot_ratio"]
+
+
+def test_what_moved_is_told_apart(hot, model):
+    objects = hot.json("inspect", model)["revision"]["payload_count"]
+    assert f"moved {objects} objects into memory, " in hot("rehydrate", model).stdout
+    down = hot("rehydrate", model, "--ratio", "0.25").stdout
+    assert re.search(r"^removed \d+ objects? from memory, ", down, re.MULTILINE) and "moved" not in down
+    assert re.search(r"^removed \d+ objects? from memory, ", hot("evict", model).stdout, re.MULTILINE)
+
+
+def test_there_is_nothing_to_bring(hot, empty):
+    imported = hot("import", empty, "e", "--allow-empty", "--residency", "hot")
+    assert "nothing to bring into memory: e@main#1 has no payload objects" in imported.stdout
+    assert "nothing to bring into memory: e@main#1 has no payload objects" in hot("rehydrate", "e").stdout
+    assert hot.json("inspect", "e")["revision"]["residency"] == "COLD"
+    for wanted in ("HOT", "MIXED"):
+        watched = hot("watch", "e@main#1", "--until", wanted, code=11)
+        assert f"has no payload objects, and will never be {wanted}" in watched.stderr
+    hot("watch", "e@main#1", "--until", "COLD")
+
+
+def test_what_goes_on_where_that_memory_is(hot, model, memory):
+    hot("rehydrate", model, "--no-wait")
+    for folder in memory.glob("steelyard-*"):
+        shutil.rmtree(folder)
+    error = hot.error("evict", model, code=6)
+    assert re.search(r"goes on with it where memory instance [0-9a-f]{32} is mounted; or end it", error["hint"])
+    assert "operation cancel" in error["hint"]
+
+
+def test_a_repair_leads_nowhere_else(hot, model, memory):
+    hot("rehydrate", model)
+    replica = sorted(path for path in memory.glob("steelyard-*/groups/*/*/*/p/*") if path.stat().st_size == MIB)[0]
+    flip(replica)
+    hot("verify", model, code=5)
+    assert state(hot, model) == ("READY", "REPAIRING")
+    message = hot.error("evict", model, code=6)["message"]
+    assert "REPAIRING" in message and ", to " not in message
+
+
+def test_memory_that_may_not_be_read_is_not_elsewhere(hot, model, memory, tmp_path, unprivileged):
+    hot("rehydrate", model)
+    let_others_in(tmp_path)
+    memory.chmod(0)
+    try:
+        with nobody_writes(hot.store):
+            shown = hot("inspect", model, **unprivileged).stdout
+            document = hot.json("inspect", model, **unprivileged)
+    finally:
+        memory.chmod(0o755)
+    assert "not mounted here" not in shown and "what is mounted here cannot be read: " in shown
+    assert document["memory"]["recorded_is_mounted"] is None
+
+
+def test_doctor_tells_what_other_stores_left_in_memory(hot, model, memory):
+    gone = memory / ("steelyard-" + "ab" * 16)
+    (gone / "groups").mkdir(parents=True)
+    (gone / "groups" / "one").write_bytes(bytes(3 * MIB))
+    os.link(gone / "groups" / "one", gone / "groups" / "the-same")
+    (found,) = [one for one in hot.json("doctor")["checks"] if "of other stores" in one["found"]]
+    assert f"{gone.name} (3MiB)" in found["found"] or f"{gone.name} (3.0MiB)" in found["found"]
+    assert found["state"] == "ok" and "remove the folder" in found["next_step"]
+
+
+def test_a_command_that_is_ended_names_itself(hot, model):
+    """Also where nothing of its work could be ended cleanly."""
+    process = harness.stop_at(hot, "log.before_commit", 1, "policy", "set", model, "--mode", "auto")
+    process.send_signal(signal.SIGTERM)
+    process.send_signal(signal.SIGCONT)
+    code, _, error = harness.finish(process)
+    assert code == 143
+    assert error == {"code": "UNAVAILABLE", "message": "policy was interrupted", "hint": "run the command again"}
