@@ -211,7 +211,8 @@ void Model::moved(const Operation& operation, const Identity& identity, bool wai
     refused("although it can be read");
   }
   const bool moved_meanwhile = revision.now().operation || revision.facts.back().sequence > operation.begun_at;
-  const bool leases = leased_during(operation, identity) || (operation.makes_room && !leases_.empty());
+  const bool leases =
+      leased_during(operation, identity) || ((operation.makes_room || short_of_room) && !leases_.empty());
   if (answer.code() == Code::kBusy && !moved_meanwhile && !leases) refused("and nobody is in the way");
   if (answer.code() == Code::kNoSpace && !short_of_room) refused("where there is room");
   // One object is hot or cold as a whole, so no share of it can be asked for.
