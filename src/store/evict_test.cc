@@ -348,5 +348,16 @@ TEST_F(EvictTest, AnotherOperationIsInTheWay) {
   EXPECT_EQ(evict().code(), Code::kBusy) << "to another target";
 }
 
+TEST_F(EvictTest, AFullDiskUnderTheCatalogEndsNothing) {
+  ASSERT_TRUE(rehydrate().ok());
+  runtime_.arm("log.before_commit", ENOSPC, 1, 1);  // the first removal is not permitted
+  EXPECT_EQ(evict().code(), Code::kNoSpace);
+  runtime_.disarm();
+  ASSERT_TRUE(record().operation) << "it goes on once there is room";
+  const auto evicted = evict();
+  ASSERT_TRUE(evicted.ok()) << evicted.status().to_string();
+  EXPECT_EQ(record().residency, Residency::kCold);
+}
+
 }  // namespace
 }  // namespace steelyard::store

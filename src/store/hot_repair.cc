@@ -17,10 +17,11 @@
 namespace steelyard::store {
 namespace {
 
-/// Every name of the tier whose bytes are those of `name`, itself included.
+/// Every name of the tier whose bytes are those of `name`, itself last: who repairs it again looks at that one, so the
+/// others are done before it, and it alone may come to be where it was not (Tier::open_replacement).
 Result<std::vector<tiers::ObjectName>> names_of(tiers::Tier& tier, const tiers::ObjectName& name) {
   SY_ASSIGN_OR_RETURN(const tiers::ObjectStat own, tier.stat(name));
-  std::vector<tiers::ObjectName> names{name};
+  std::vector<tiers::ObjectName> names;
   SY_ASSIGN_OR_RETURN(const auto groups, tier.list_groups());
   for (const std::string& group : groups) {
     SY_ASSIGN_OR_RETURN(const tiers::GroupListing listing, tier.list_group(group));
@@ -31,6 +32,7 @@ Result<std::vector<tiers::ObjectName>> names_of(tiers::Tier& tier, const tiers::
       }
     }
   }
+  names.push_back(name);
   return names;
 }
 
@@ -72,7 +74,7 @@ Status drop_of_group(Context& context, tiers::Tier& tier, const std::string& gro
 Status drop(Context& context, tiers::Tier& tier, const std::vector<tiers::ObjectName>& names, const Digest& sha256) {
   // The index first: nobody links what is on its way out.
   const auto entry = tier.stat_content(sha256);
-  const auto object = tier.stat(names.front());
+  const auto object = tier.stat(names.back());
   if (entry.ok() && object.ok() && entry->storage == object->storage) {
     SY_RETURN_IF_ERROR(tier.remove_content(sha256));
   }

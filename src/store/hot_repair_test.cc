@@ -7,6 +7,7 @@
 
 #include "steelyard/log.h"
 #include "store/repair.h"
+#include "store/resolve.h"
 #include "store/test_hot_store.h"
 #include "store/verify.h"
 
@@ -123,6 +124,7 @@ class SharedHotRepairTest : public HotRepairTest {
     damage_hot(2);
     use_capacity(kObjects * kMiB);
   }
+  Selector other_selector() const { return selector_of(other_); }
   metadata::RevisionRecord other() { return catalog_->get_weight_revision(other_).value(); }
   metadata::Identity other_;
 };
@@ -145,6 +147,40 @@ TEST_F(SharedHotRepairTest, ABadReplicaGoesUnderEveryNameAndIsCountedByNobody) {
   EXPECT_EQ(other().residency, Residency::kMixed);
   EXPECT_EQ(other().hot_members, kObjects - 1);
   EXPECT_EQ(hot_bytes(), (kObjects - 1) * kMiB);
+  EXPECT_TRUE(verify().problems.empty());
+}
+
+TEST_F(SharedHotRepairTest, TheNameThatIsRepairedIsTheLastToBeGood) {
+  use_capacity(8 * kObjects * kMiB);
+  const auto bad_of_other = [&] {
+    return run_verify(*context_, other_selector(), silent_, cancel_).value().problems.size();
+  };
+  std::size_t first_good = 0;
+  runtime_.on("tier.after_replace", [&] {
+    if (first_good++ != 0) return;
+    EXPECT_FALSE(verify().problems.empty()) << "the other one's name came first";
+  });
+  ASSERT_TRUE(repair().ok());
+  runtime_.on("tier.after_replace", {});
+  EXPECT_GE(first_good, 2U);
+  EXPECT_TRUE(verify().problems.empty());
+  EXPECT_EQ(bad_of_other(), 0U);
+}
+
+TEST_F(SharedHotRepairTest, AnEvictionBesideARepairIsNotUndone) {
+  use_capacity(8 * kObjects * kMiB);
+  ResidencyRequest other;
+  other.target = other_selector();
+  runtime_.on("tier.after_replacement_write", [&] {
+    runtime_.on("tier.after_replacement_write", {});
+    const auto evicted = run_evict(*context_, other, silent_, cancel_);
+    EXPECT_TRUE(evicted.ok()) << evicted.status().to_string();
+  });
+  ASSERT_TRUE(repair().ok());
+  EXPECT_EQ(this->other().residency, Residency::kCold);
+  const auto listing = hot_->find().value()->list_group(attempt_of(this->other()).group);
+  ASSERT_TRUE(listing.ok());
+  EXPECT_TRUE(listing->by_operation.empty()) << "nothing came back";
   EXPECT_TRUE(verify().problems.empty());
 }
 
@@ -232,7 +268,12 @@ TEST_F(HotRepairTest, WhatAnEvictionTakesIsNotMissing) {
 TEST_F(HotRepairTest, AnEvictionThatMeetsABadColdObjectLeavesItToARepair) {
   ASSERT_TRUE(rehydrate().ok());
   damage_cold(2);
+  bool was_degraded = false;
+  runtime_.on("log.after_commit",
+              [&] { was_degraded = was_degraded || record().availability == metadata::Availability::kDegraded; });
   EXPECT_EQ(evict().code(), Code::kCorrupt);
+  runtime_.on("log.after_commit", {});
+  EXPECT_FALSE(was_degraded) << "at no time";
   EXPECT_EQ(record().availability, metadata::Availability::kReady) << "memory has it";
   ASSERT_TRUE(record().operation);
   EXPECT_EQ(record().operation->kind, metadata::OperationKind::kRepairing);

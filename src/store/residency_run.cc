@@ -115,29 +115,36 @@ Status ResidencyRun::work(RunnerKeeper& keeper) {
   return status;
 }
 
-/// What is wrong with a cold object is found by the same look as that of every other verb, and recorded. The move has
-/// given its buffers back by now.
+/// What is wrong with a cold object is found by the same look as that of every other verb, and recorded: of an eviction
+/// once it has ended, since memory still has what it could not read back. The move has given its buffers back by now.
 Status ResidencyRun::judge_suspect(const Status& why) {
   const std::uint32_t object = *std::exchange(suspect_, std::nullopt);
   SY_RETURN_IF_ERROR(check_not_deleted(context_, record_));
   SY_ASSIGN_OR_RETURN(ReadBuffers buffers, ReadBuffers::allocate(read_piece_bytes(context_.io_budget, 2)));
   SY_ASSIGN_OR_RETURN(const auto bad, check_object(context_, attempt_of(record_), manifest_, object, buffers));
-  if (!bad) return why;
+  if (!bad) {
+    return {Code::kUnavailable, why.message() + "; it was whole when it was read again", "run the same command again"};
+  }
   buffers = {};
-  record_bad_objects(context_, record_, manifest_, {&*bad, 1}, stop_);
+  bad_ = *bad;
+  if (asked_.kind == metadata::OperationKind::kRehydrating) {
+    record_bad_objects(context_, record_, manifest_, {&*bad_, 1}, stop_);
+  }
   return to_status(*bad, record_.identity)
       .annotate(asked_.kind == metadata::OperationKind::kEvicting ? "evicting" : "rehydrating", ref());
 }
 
 /// What no later runner would do better; and what was begun for others (make_room.h, policies.h) and is paused.
 bool ResidencyRun::can_never_go_on(const Status& why) const {
-  return why.code() == Code::kNoSpace || why.code() == Code::kCorrupt || why.code() == Code::kUnauthorized ||
-         never_to_go_on_ || no_room_ || (why.code() == Code::kBusy && request_.only_if_idle);
+  return why.code() == Code::kCorrupt || why.code() == Code::kUnauthorized || never_to_go_on_ || no_room_ ||
+         (why.code() == Code::kBusy && request_.only_if_idle);
 }
 
-/// What was recorded while replicas might go, memory may have.
+/// What was found or recorded while replicas might go, memory may have.
 void ResidencyRun::look_again_at_damage() {
-  const auto now = context_.catalog.get_weight_revision(record_.identity);
+  auto now = context_.catalog.get_weight_revision(record_.identity);
+  if (now.ok() && bad_) record_bad_objects(context_, *now, manifest_, {&*bad_, 1}, stop_);
+  if (now.ok()) now = context_.catalog.get_weight_revision(record_.identity);
   if (!now.ok() || now->damage.objects.empty()) return;
   const ObjectFindings findings{.damaged = now->damage.objects, .whole = {}};
   record_findings(context_, *now, findings, stop_).status().ignore("it is recorded as damaged");

@@ -11,6 +11,7 @@
 #include "store/hot_tier.h"
 #include "store/operation_run.h"
 #include "store/residency.h"
+#include "store/verified_reader.h"
 
 namespace steelyard::store {
 
@@ -69,7 +70,8 @@ class ResidencyRun : public OperationRun {
   void look_again_at_damage();
 
   Begin begin_ = Begin::kWhereNoneRuns;
-  bool never_to_go_on_ = false;  ///< the operation's memory or plan is not the one here
+  std::optional<BadObject> bad_;  ///< what `suspect_` was found to be
+  bool never_to_go_on_ = false;   ///< the operation's memory or plan is not the one here
 };
 
 }  // namespace steelyard::store

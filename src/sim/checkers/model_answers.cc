@@ -211,7 +211,10 @@ void Model::moved(const Operation& operation, const Identity& identity, bool wai
     refused("although it can be read");
   }
   const bool moved_meanwhile = revision.now().operation || revision.facts.back().sequence > operation.begun_at;
-  const bool leases = leased_during(operation, identity) || (operation.makes_room && !leases_.empty());
+  // Where there is no room, whoever is read is in the way.
+  const auto ended_since = [&](const auto& one) { return one.second > operation.begun_at; };
+  const bool any = !leases_.empty() || std::ranges::any_of(lease_ended_at_, ended_since);
+  const bool leases = leased_during(operation, identity) || ((operation.makes_room || short_of_room) && any);
   if (answer.code() == Code::kBusy && !moved_meanwhile && !leases) refused("and nobody is in the way");
   if (answer.code() == Code::kNoSpace && !short_of_room) refused("where there is room");
   // One object is hot or cold as a whole, so no share of it can be asked for.

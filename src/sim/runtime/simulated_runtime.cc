@@ -25,6 +25,8 @@ class SimulatedEvent final : public Event {
       }
       world_.block(wake_at_ms, this, 0);
     }
+    // The dead do not wait: whoever would have set it comes to its end too.
+    if (!set_) world_.block(world_.now_ms_, this, 0);
     return true;
   }
 

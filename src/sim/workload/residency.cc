@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/limits.h"
 #include "metadata/commands.h"
 #include "sim/checkpoints.h"
 #include "sim/workload/calls.h"
@@ -349,7 +350,19 @@ void Client::warm_and_cool(const Identity& identity) {
   if (!has_hot() || !revision.readable() || !bench_.look_at(identity).damaged.empty()) return;
   const metadata::Policy policy = revision.now().policy;
   const auto go = [&](bool evicts, Residency wanted) {
-    const Status moved = move(identity, {.evicts = evicts});
+    Status moved = move(identity, {.evicts = evicts});
+    // A read that met bad memory has begun its repair.
+    const auto& running = revision.now().operation;
+    if (moved.code() == Code::kBusy && running && running->kind == OperationKind::kRepairing) {
+      Status done = repair(identity, false, true);
+      if (done.code() == Code::kBusy) {
+        // The runner of a process that is gone without a proof: its token ends.
+        process_.runtime().sleep_ms(limits::kWriterTtlMs);
+        done = repair(identity, false, true);
+      }
+      if (!done.ok()) moved = std::move(done);
+      if (!revision.now().operation) moved = move(identity, {.evicts = evicts});
+    }
     const bool pinned = policy.mode == metadata::PolicyMode::kPinned && policy.prefer != wanted;
     if (pinned && moved.code() == Code::kPolicyUnsatisfiable) return;
     // It is evicted where it lies.

@@ -38,6 +38,16 @@ std::uint64_t decode(const std::array<std::byte, 8>& in) {
   return value;
 }
 
+/// Behind the size.
+constexpr off_t kOperationAt = 8;
+
+/// Of a claim for one put: empty.
+std::string operation_of(int fd) {
+  std::array<char, 32> id{};
+  const ssize_t bytes = ::pread(fd, id.data(), id.size(), kOperationAt);
+  return {id.data(), static_cast<std::size_t>(std::max<ssize_t>(bytes, 0))};
+}
+
 }  // namespace
 
 std::uint64_t charged_bytes(std::uint64_t bytes) {
@@ -93,7 +103,7 @@ Account::Account(Folder& folder, std::optional<std::uint64_t> capacity,
                  std::function<std::vector<MemoryLimit>()> memory, std::uint64_t process_reserve_bytes)
     : folder_(folder), capacity_(capacity), memory_(std::move(memory)), process_reserve_bytes_(process_reserve_bytes) {}
 
-Result<std::shared_ptr<Claim>> Account::write_claim(std::uint64_t bytes) {
+Result<std::shared_ptr<Claim>> Account::write_claim(std::uint64_t bytes, std::string_view operation) {
   for (;;) {
     const std::string relative = joined("claims", folder_.runtime().random_hex(directory::kTemporaryNameBytes));
     int opened = folder_.open("tier.claim", relative, O_RDWR | O_CREAT | O_EXCL, 0666);
@@ -112,6 +122,11 @@ Result<std::shared_ptr<Claim>> Account::write_claim(std::uint64_t bytes) {
       if (locked == -EWOULDBLOCK) continue;
       return folder_.write_failure(-locked, "lock", relative, bytes);
     }
+    if (::pwrite(fd.get(), operation.data(), operation.size(), kOperationAt) != std::ssize(operation)) {
+      const int error = errno;
+      static_cast<void>(folder_.unlink(relative));
+      return folder_.write_failure(error, "write", relative, operation.size());
+    }
     auto claim = std::make_shared<Claim>(folder_, relative, std::move(fd));
     SY_RETURN_IF_ERROR(claim->set(bytes));
     struct stat there {};
@@ -123,7 +138,7 @@ Result<std::shared_ptr<Claim>> Account::write_claim(std::uint64_t bytes) {
   }
 }
 
-Result<Account::Claims> Account::live_claims(const std::string& own) {
+Result<Account::Claims> Account::live_claims(const std::string& own, std::string_view operation) {
   Claims claims;
   SY_ASSIGN_OR_RETURN(const auto names, folder_.names_in("claims"));
   for (const std::string& name : names) {
@@ -145,6 +160,7 @@ Result<Account::Claims> Account::live_claims(const std::string& own) {
     std::array<std::byte, 8> text{};
     // One that is being written says nothing yet; it looks for itself after it was written.
     if (::pread(fd.get(), text.data(), text.size(), 0) != static_cast<ssize_t>(text.size())) continue;
+    if (!operation.empty() && operation_of(fd.get()) == operation) continue;  // whoever took it over has its room too
     claims.others = true;
     claims.bytes = checked_add(claims.bytes, decode(text)).value_or(UINT64_MAX / 2);
   }
@@ -200,9 +216,9 @@ Result<std::uint64_t> Account::capacity_bytes() {
   return there.capacity_bytes;
 }
 
-Result<Account::Look> Account::look(const std::string& own) {
+Result<Account::Look> Account::look(const std::string& own, std::string_view operation) {
   // In this order: what moves from a claim to a name meanwhile is counted twice, not overlooked.
-  SY_ASSIGN_OR_RETURN(const Claims claims, live_claims(own));
+  SY_ASSIGN_OR_RETURN(const Claims claims, live_claims(own, operation));
   SY_ASSIGN_OR_RETURN(const std::uint64_t used, used_bytes());
   SY_ASSIGN_OR_RETURN(MemoryPlace there, place());
   // A claim that is to come takes a page of the filesystem for itself.
@@ -215,20 +231,20 @@ Result<Account::Look> Account::look(const std::string& own) {
 }
 
 Result<Room> Account::room() {
-  SY_ASSIGN_OR_RETURN(Look found, look({}));
+  SY_ASSIGN_OR_RETURN(Look found, look({}, {}));
   return std::move(found.room);
 }
 
 Result<std::uint64_t> Account::claimed_bytes() {
-  SY_ASSIGN_OR_RETURN(const Claims claims, live_claims({}));
+  SY_ASSIGN_OR_RETURN(const Claims claims, live_claims({}, {}));
   return claims.bytes;
 }
 
-Result<std::shared_ptr<Claim>> Account::claim(std::uint64_t bytes) {
+Result<std::shared_ptr<Claim>> Account::claim(std::uint64_t bytes, std::string_view operation) {
   for (int tried = 1;; ++tried) {
-    SY_ASSIGN_OR_RETURN(auto claim, write_claim(bytes));
+    SY_ASSIGN_OR_RETURN(auto claim, write_claim(bytes, operation));
     SY_POINT(folder_.runtime(), "tier.after_claim");
-    SY_ASSIGN_OR_RETURN(const Look found, look(claim->relative()));
+    SY_ASSIGN_OR_RETURN(const Look found, look(claim->relative(), operation));
     Status fits = found.room.check(bytes);
     if (fits.ok()) return claim;
     if (!found.others || tried == kTries) return fits;

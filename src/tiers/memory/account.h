@@ -22,6 +22,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/memory_limits.h"
@@ -74,8 +75,9 @@ class Account {
   Account(Folder& folder, std::optional<std::uint64_t> capacity, std::function<std::vector<MemoryLimit>()> memory,
           std::uint64_t process_reserve_bytes);
 
-  /// NO_SPACE says what was wanted, what there is and which setting is in the way.
-  Result<std::shared_ptr<Claim>> claim(std::uint64_t bytes);
+  /// NO_SPACE says what was wanted, what there is and which setting is in the way. What another process has claimed for
+  /// the same `operation` (an id of 32 digits; empty: for one put) does not count: its runner was replaced by this one.
+  Result<std::shared_ptr<Claim>> claim(std::uint64_t bytes, std::string_view operation = {});
   /// What a claim may be, now.
   Result<Room> room();
   /// Removes content that no object uses, and returns the memory that lies in the instance.
@@ -93,12 +95,12 @@ class Account {
     Room room;
     bool others = false;
   };
-  Result<std::shared_ptr<Claim>> write_claim(std::uint64_t bytes);
-  Result<Claims> live_claims(const std::string& own);
+  Result<std::shared_ptr<Claim>> write_claim(std::uint64_t bytes, std::string_view operation);
+  Result<Claims> live_claims(const std::string& own, std::string_view operation);
   Status count(const std::string& relative, std::map<std::uint64_t, std::uint64_t>& by_inode);
   bool drop_unused(const std::string& entry);
   /// What may still be taken, beside the claim `own`.
-  Result<Look> look(const std::string& own);
+  Result<Look> look(const std::string& own, std::string_view operation);
   Result<MemoryPlace> place();
 
   Folder& folder_;

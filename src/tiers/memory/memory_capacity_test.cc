@@ -265,6 +265,8 @@ TEST_F(MemoryCapacity, ADeadProcessHoldsNothingAndAStoppedOneNobodyUp) {
   EXPECT_TRUE(put(*tier, payload(0, kOther), 20 * kMiB).ok()) << "nobody waits for a stopped process";
   runtime_.skip_sleeps();
   EXPECT_EQ(put(*tier, payload(1, kOther), 5 * kMiB).code(), Code::kNoSpace);
+  EXPECT_EQ(tier->reserve(kOther.operation, 5 * kMiB).code(), Code::kNoSpace);
+  EXPECT_TRUE(tier->reserve(kAttempt.operation, 32 * kMiB).ok()) << "who takes the operation over has its room";
   child.kill();
   EXPECT_EQ(*tier->available_bytes(), 36 * kMiB) << "what it put is there, what it claimed and began is not";
   EXPECT_EQ(claims(), 0U);

@@ -120,7 +120,7 @@ Result<std::unique_ptr<Reservation>> MemoryTier::reserve(const std::string& oper
     const std::lock_guard lock(mutex_);
     if (reservations_.contains(operation)) return taken();
   }
-  SY_ASSIGN_OR_RETURN(auto claim, account_.claim(charged_bytes(bytes)));
+  SY_ASSIGN_OR_RETURN(auto claim, account_.claim(charged_bytes(bytes), operation));
   const std::lock_guard lock(mutex_);
   if (!reservations_.try_emplace(operation, std::move(claim)).second) return taken();
   return std::unique_ptr<Reservation>(std::make_unique<HeldReservation>(*this, operation));
