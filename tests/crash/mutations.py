@@ -254,7 +254,7 @@ MUTATIONS: dict[str, Mutation] = {
     "rehydrate-ratio": Mutation(model, lambda place: ("rehydrate", "m", "--ratio", "0.5"), beside="rehydrate", then=("m READY MIXED NONE",)),
     "rehydrate-make-room": Mutation(memory_is_full, lambda place: ("rehydrate", "n", "--make-room"), env=SMALL_MEMORY, beside="rehydrate evict", then=("m READY COLD NONE, n READY HOT NONE", "m READY COLD EVICTING, n READY HOT NONE")),
     "reconcile-rehydrate": Mutation(rehydrating, lambda place: ("reconcile",), beside="rehydrate", then=("m READY HOT NONE",)),
-    "import-hot": Mutation(lambda place: None, lambda place: (*harness.import_args(place.source, "m"), "--residency", "hot"), beside="import rehydrate", then=("m READY HOT NONE", "m READY COLD NONE, m READY HOT NONE", "m READY COLD REHYDRATING, m READY HOT NONE")),
+    "import-hot": Mutation(lambda place: None, lambda place: (*harness.import_args(place.source, "m"), "--residency", "hot"), beside="import rehydrate", then=("m READY HOT NONE", "m READY COLD NONE, m READY HOT NONE", "m READY COLD REHYDRATING, m READY HOT NONE", "m READY HOT NONE, m READY MIXED REHYDRATING")),
     "evict": Mutation(in_memory, lambda place: ("evict", "m"), then=("m READY COLD NONE",)),
     "evict-ratio": Mutation(in_memory, lambda place: ("evict", "m", "--ratio", "0.5"), beside="evict", then=("m READY MIXED NONE",)),
     "evict-what-is-bad-below": Mutation(evicting_what_is_bad_below, lambda place: ("evict", "m"), repeat=(5, 6), beside="evict", then=("m READY HOT REPAIRING",)),
@@ -269,7 +269,7 @@ MUTATIONS: dict[str, Mutation] = {
     "lease-acquire-policy": Mutation(with_a_policy("hot", "auto", model), lambda place: ("lease", "acquire", "m", "--holder", "h", "--nonce", "n"), beside="lease-acquire rehydrate", then=("m READY HOT NONE",)),
     "repair-from-memory": Mutation(hot_and_bad_below, lambda place: ("repair", "m"), beside="repair", then=("m READY HOT NONE",)),
     "repair-in-memory": Mutation(bad_in_memory, lambda place: ("repair", "m"), beside="repair", then=("m READY HOT NONE",)),
-    "verify-beside-memory": Mutation(bad_in_memory, lambda place: ("verify", "m"), repeat=(5,), beside="verify", then=("m READY HOT REPAIRING",)),
+    "verify-beside-memory": Mutation(bad_in_memory, lambda place: ("verify", "m"), repeat=(5,), beside="verify", then=("m READY MIXED REPAIRING",)),
     "operation-cancel": Mutation(repairing, lambda place: ("operation", "cancel", operation_of(place)), then=("m DEGRADED COLD NONE, twin READY COLD NONE", "m DEGRADED COLD NONE, twin DEGRADED COLD NONE")),
     "verify": Mutation(damaged, lambda place: ("verify", "m"), repeat=(5,), then=("m DEGRADED COLD NONE, twin DEGRADED COLD NONE",)),
     "lease-acquire": Mutation(model, lambda place: ("lease", "acquire", "m", "--holder", "h", "--nonce", "n"), env=SNAPSHOTS, then=("m READY COLD NONE",)),
@@ -363,7 +363,7 @@ def traced(name: str) -> tuple[str, ...]:
 def points_in_the_code() -> set[str]:
     """Every name that the program gives to a fault point."""
     found: set[str] = set()
-    for path in (ROOT / "src").rglob("*.cc"):
+    for path in [*(ROOT / "src").rglob("*.cc"), *(ROOT / "src").rglob("*.h")]:
         rooms = path.relative_to(ROOT / "src").parts
         if path.name.endswith("_test.cc") or rooms[0] == "sim" or "simulated" in rooms:
             continue
