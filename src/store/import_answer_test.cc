@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "formats/identity.h"
+#include "oplog/forwarding.h"
 #include "oplog/open.h"
 #include "store/open_store.h"
 #include "tiers/simulated.h"
@@ -12,32 +13,21 @@ namespace steelyard::store {
 namespace {
 
 /// A log that cannot be read any more once it has made `writes` appends.
-class LogThatGoesSilent final : public oplog::OpLog {
+class LogThatGoesSilent final : public oplog::ForwardingLog {
  public:
-  LogThatGoesSilent(std::unique_ptr<oplog::OpLog> inner, int writes) : inner_(std::move(inner)), left_(writes) {}
+  LogThatGoesSilent(std::unique_ptr<oplog::OpLog> inner, int writes)
+      : ForwardingLog(*inner), owned_(std::move(inner)), left_(writes) {}
   Result<std::uint64_t> write(const Prepare& prepare) override {
     --left_;
-    return inner_->write(prepare);
+    return inner_.write(prepare);
   }
   Status view(const std::function<Status(const oplog::StateView& view)>& read) override {
     if (left_ <= 0) return {Code::kUnavailable, "the log cannot be read"};
-    return inner_->view(read);
+    return inner_.view(read);
   }
-  Result<std::vector<oplog::Append>> read(std::uint64_t after, std::size_t limit) override {
-    return inner_->read(after, limit);
-  }
-  Result<bool> watch(std::uint64_t after, std::int64_t deadline_mono_ms, const std::atomic<bool>* cancel) override {
-    return inner_->watch(after, deadline_mono_ms, cancel);
-  }
-  Result<std::uint64_t> save_snapshot() override { return inner_->save_snapshot(); }
-  Result<std::string> newest_snapshot() override { return inner_->newest_snapshot(); }
-  Status trim(std::uint64_t sequence) override { return inner_->trim(sequence); }
-  Result<std::uint64_t> length() override { return inner_->length(); }
-  Status restore(const oplog::Snapshot& snapshot) override { return inner_->restore(snapshot); }
-  oplog::Capabilities capabilities() const override { return inner_->capabilities(); }
 
  private:
-  std::unique_ptr<oplog::OpLog> inner_;
+  std::unique_ptr<oplog::OpLog> owned_;
   int left_;
 };
 
@@ -62,26 +52,12 @@ class OneFile final : public Source {
 };
 
 /// One log that two stores use.
-class SharedLog final : public oplog::OpLog {
+class SharedLog final : public oplog::ForwardingLog {
  public:
-  explicit SharedLog(std::shared_ptr<oplog::OpLog> inner) : inner_(std::move(inner)) {}
-  Result<std::uint64_t> write(const Prepare& prepare) override { return inner_->write(prepare); }
-  Status view(const std::function<Status(const oplog::StateView& view)>& read) override { return inner_->view(read); }
-  Result<std::vector<oplog::Append>> read(std::uint64_t after, std::size_t limit) override {
-    return inner_->read(after, limit);
-  }
-  Result<bool> watch(std::uint64_t after, std::int64_t deadline_mono_ms, const std::atomic<bool>* cancel) override {
-    return inner_->watch(after, deadline_mono_ms, cancel);
-  }
-  Result<std::uint64_t> save_snapshot() override { return inner_->save_snapshot(); }
-  Result<std::string> newest_snapshot() override { return inner_->newest_snapshot(); }
-  Status trim(std::uint64_t sequence) override { return inner_->trim(sequence); }
-  Result<std::uint64_t> length() override { return inner_->length(); }
-  Status restore(const oplog::Snapshot& snapshot) override { return inner_->restore(snapshot); }
-  oplog::Capabilities capabilities() const override { return inner_->capabilities(); }
+  explicit SharedLog(std::shared_ptr<oplog::OpLog> inner) : ForwardingLog(*inner), owned_(std::move(inner)) {}
 
  private:
-  std::shared_ptr<oplog::OpLog> inner_;
+  std::shared_ptr<oplog::OpLog> owned_;
 };
 
 /// The real runtime of a process that everybody can see is gone.

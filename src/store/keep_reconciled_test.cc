@@ -11,6 +11,7 @@
 
 #include "base/limits.h"
 #include "oplog/fault_injecting.h"
+#include "oplog/forwarding.h"
 #include "oplog/open.h"
 #include "store/delete.h"
 #include "store/import.h"
@@ -331,10 +332,9 @@ TEST_F(KeepReconciledTest, WhatAPassChangedIsNotLookedAtAgain) {
 
 TEST_F(KeepReconciledTest, AnIdleWatchAsksTheLogOnce) {
   imported("m");
-  class Counting final : public oplog::OpLog {
+  class Counting final : public oplog::ForwardingLog {
    public:
-    explicit Counting(oplog::OpLog& inner) : inner_(inner) {}
-    Result<std::uint64_t> write(const Prepare& prepare) override { return inner_.write(prepare); }
+    using ForwardingLog::ForwardingLog;
     Status view(const std::function<Status(const metadata::StateView&)>& read) override {
       ++asked;
       return inner_.view(read);
@@ -347,16 +347,7 @@ TEST_F(KeepReconciledTest, AnIdleWatchAsksTheLogOnce) {
       ++asked;
       return inner_.watch(after, deadline, cancel);
     }
-    Result<std::uint64_t> save_snapshot() override { return inner_.save_snapshot(); }
-    Result<std::string> newest_snapshot() override { return inner_.newest_snapshot(); }
-    Status trim(std::uint64_t sequence) override { return inner_.trim(sequence); }
-    Result<std::uint64_t> length() override { return inner_.length(); }
-    Status restore(const oplog::Snapshot& snapshot) override { return inner_.restore(snapshot); }
-    oplog::Capabilities capabilities() const override { return inner_.capabilities(); }
     int asked = 0;
-
-   private:
-    oplog::OpLog& inner_;
   } counting(*log_);
   catalog::Catalog catalog(runtime_, counting, group_observer_, {});
   Context context{runtime_, options_, *parts_.cold, catalog, group_observer_, options_.io_memory, false};

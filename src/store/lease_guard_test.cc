@@ -9,6 +9,7 @@
 
 #include "base/limits.h"
 #include "base/log.h"
+#include "oplog/forwarding.h"
 #include "oplog/open.h"
 #include "store/open_revision.h"
 #include "store/open_store.h"
@@ -66,9 +67,9 @@ class OneWait final : public Runtime {
 };
 
 /// A log whose next writes end as a test says; the rest reaches the one within.
-class RefusingLog final : public oplog::OpLog {
+class RefusingLog final : public oplog::ForwardingLog {
  public:
-  explicit RefusingLog(oplog::OpLog& inner) : inner_(inner) {}
+  using ForwardingLog::ForwardingLog;
   std::deque<Status> refusals;
 
   Result<std::uint64_t> write(const Prepare& prepare) override {
@@ -77,22 +78,6 @@ class RefusingLog final : public oplog::OpLog {
     refusals.pop_front();
     return refusal;
   }
-  Status view(const std::function<Status(const oplog::StateView& view)>& read) override { return inner_.view(read); }
-  Result<std::vector<oplog::Append>> read(std::uint64_t after, std::size_t limit) override {
-    return inner_.read(after, limit);
-  }
-  Result<bool> watch(std::uint64_t after, std::int64_t deadline, const std::atomic<bool>* cancel) override {
-    return inner_.watch(after, deadline, cancel);
-  }
-  Result<std::uint64_t> save_snapshot() override { return inner_.save_snapshot(); }
-  Result<std::string> newest_snapshot() override { return inner_.newest_snapshot(); }
-  Status trim(std::uint64_t sequence) override { return inner_.trim(sequence); }
-  Result<std::uint64_t> length() override { return inner_.length(); }
-  Status restore(const oplog::Snapshot& snapshot) override { return inner_.restore(snapshot); }
-  oplog::Capabilities capabilities() const override { return inner_.capabilities(); }
-
- private:
-  oplog::OpLog& inner_;
 };
 
 /// A published revision without members: a lease asks the catalog alone.

@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "metadata/codec.h"
 #include "metadata/keys.h"
+#include "oplog/forwarding.h"
 
 namespace steelyard::sim {
 namespace {
@@ -59,28 +60,16 @@ class LyingView final : public oplog::StateView {
   Canary canary_;
 };
 
-class LyingLog final : public oplog::OpLog {
+class LyingLog final : public oplog::ForwardingLog {
  public:
-  LyingLog(std::unique_ptr<oplog::OpLog> inner, Canary canary) : inner_(std::move(inner)), canary_(canary) {}
-  Result<std::uint64_t> write(const Prepare& prepare) override { return inner_->write(prepare); }
+  LyingLog(std::unique_ptr<oplog::OpLog> inner, Canary canary)
+      : ForwardingLog(*inner), owned_(std::move(inner)), canary_(canary) {}
   Status view(const std::function<Status(const oplog::StateView& view)>& read) override {
-    return inner_->view([&](const oplog::StateView& view) { return read(LyingView(view, canary_)); });
+    return inner_.view([&](const oplog::StateView& view) { return read(LyingView(view, canary_)); });
   }
-  Result<std::vector<oplog::Append>> read(std::uint64_t after, std::size_t limit) override {
-    return inner_->read(after, limit);
-  }
-  Result<bool> watch(std::uint64_t after, std::int64_t deadline_mono_ms, const std::atomic<bool>* cancel) override {
-    return inner_->watch(after, deadline_mono_ms, cancel);
-  }
-  Result<std::uint64_t> save_snapshot() override { return inner_->save_snapshot(); }
-  Result<std::string> newest_snapshot() override { return inner_->newest_snapshot(); }
-  Status trim(std::uint64_t sequence) override { return inner_->trim(sequence); }
-  Result<std::uint64_t> length() override { return inner_->length(); }
-  Status restore(const oplog::Snapshot& snapshot) override { return inner_->restore(snapshot); }
-  oplog::Capabilities capabilities() const override { return inner_->capabilities(); }
 
  private:
-  std::unique_ptr<oplog::OpLog> inner_;
+  std::unique_ptr<oplog::OpLog> owned_;
   Canary canary_;
 };
 
