@@ -13,7 +13,10 @@ STEELYARD_BIN names the binary (default build/bin/steelyard).
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 from pathlib import Path
+from typing import Iterator
 
 import pytest
 
@@ -44,3 +47,19 @@ def checkpoint(tmp_path: Path) -> Path:
 def unprivileged() -> dict:
     """Arguments of run() that take root's powers away: permissions matter then."""
     return {"user": 65534, "group": 65534, "extra_groups": []} if os.geteuid() == 0 else {}
+
+
+@pytest.fixture
+def memory() -> Iterator[Path]:
+    """A folder in memory."""
+    if not os.access("/dev/shm", os.W_OK):
+        pytest.skip("/dev/shm cannot be written")
+    folder = Path(tempfile.mkdtemp(prefix="steelyard-test-", dir="/dev/shm"))
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def hot(steelyard: Steelyard, memory: Path) -> Steelyard:
+    """The same runner with a memory tier of its own."""
+    return steelyard.at(steelyard.store, STEELYARD_HOT_PATH=str(memory), STEELYARD_HOT_CAPACITY="256MiB")

@@ -14,22 +14,7 @@ namespace {
 
 class LongWorkTest : public HotStoreTest {
  protected:
-  void prefer_hot(metadata::PolicyMode mode) {
-    metadata::UpdateWeightPolicy command;
-    command.identity = identity_;
-    command.expected_metadata_generation = record().metadata_generation;
-    command.policy.mode = mode;
-    command.policy.prefer = Residency::kHot;
-    ASSERT_TRUE(catalog_->update_weight_policy(command).ok());
-  }
-  void set_policy(const metadata::Identity& identity, metadata::PolicyMode mode, Residency prefer) {
-    metadata::UpdateWeightPolicy command;
-    command.identity = identity;
-    command.expected_metadata_generation = catalog_->get_weight_revision(identity).value().metadata_generation;
-    command.policy.mode = mode;
-    command.policy.prefer = prefer;
-    ASSERT_TRUE(catalog_->update_weight_policy(command).ok());
-  }
+  void prefer_hot(metadata::PolicyMode mode) { set_policy(identity_, mode, Residency::kHot); }
   std::string lease(const metadata::Identity& identity) {
     metadata::AcquireLease command;
     command.identity = identity;

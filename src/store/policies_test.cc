@@ -37,14 +37,6 @@ class PoliciesTest : public HotStoreTest {
     request.make_room = room;
     return run_rehydrate(*context_, request, silent_, cancel_);
   }
-  void set_policy(const metadata::Identity& identity, PolicyMode mode, Residency prefer) {
-    metadata::UpdateWeightPolicy command;
-    command.identity = identity;
-    command.expected_metadata_generation = record_of(identity).metadata_generation;
-    command.policy.mode = mode;
-    command.policy.prefer = prefer;
-    ASSERT_TRUE(catalog_->update_weight_policy(command).ok());
-  }
   metadata::Lease lease(const metadata::Identity& identity) {
     metadata::AcquireLease command;
     command.identity = identity;

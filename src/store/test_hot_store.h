@@ -67,6 +67,14 @@ class HotStoreTest : public testing::Test {
   }
   Result<ResidencyResult> evict() { return run_evict(*context_, request_, silent_, cancel_); }
   Result<ResidencyResult> rehydrate() { return run_rehydrate(*context_, request_, silent_, cancel_); }
+  void set_policy(const metadata::Identity& identity, metadata::PolicyMode mode, Residency prefer) {
+    metadata::UpdateWeightPolicy command;
+    command.identity = identity;
+    command.expected_metadata_generation = catalog_->get_weight_revision(identity).value().metadata_generation;
+    command.policy.mode = mode;
+    command.policy.prefer = prefer;
+    ASSERT_TRUE(catalog_->update_weight_policy(command).ok());
+  }
   metadata::RevisionRecord record() { return catalog_->get_weight_revision(identity_).value(); }
   ReconcileReport reconcile() { return run_reconcile(*context_, std::nullopt, silent_, cancel_).value(); }
   std::string cat() {

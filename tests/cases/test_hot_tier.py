@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -16,22 +15,6 @@ from cases.support import MIB
 from crash import harness
 from lib.checkpoints import tree_digests
 from lib.damage import flip, large, objects_of, state
-
-
-@pytest.fixture
-def memory():
-    """A folder in memory."""
-    if not os.access("/dev/shm", os.W_OK):
-        pytest.skip("/dev/shm cannot be written")
-    folder = Path(tempfile.mkdtemp(prefix="steelyard-test-", dir="/dev/shm"))
-    yield folder
-    shutil.rmtree(folder)
-
-
-@pytest.fixture
-def hot(steelyard, memory):
-    """The same runner with a memory tier of its own."""
-    return steelyard.at(steelyard.store, STEELYARD_HOT_PATH=str(memory), STEELYARD_HOT_CAPACITY="256MiB")
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import signal
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -17,20 +16,6 @@ from lib.permissions import let_others_in, nobody_writes
 
 MIB = 1024 * 1024
 COMMAND = re.compile(r"`steelyard ((?:rehydrate|evict|repair) [^`]*)`")
-
-
-@pytest.fixture
-def memory():
-    if not os.access("/dev/shm", os.W_OK):
-        pytest.skip("/dev/shm cannot be written")
-    folder = Path(tempfile.mkdtemp(prefix="steelyard-test-", dir="/dev/shm"))
-    yield folder
-    shutil.rmtree(folder)
-
-
-@pytest.fixture
-def hot(steelyard, memory):
-    return steelyard.at(steelyard.store, STEELYARD_HOT_PATH=str(memory), STEELYARD_HOT_CAPACITY="256MiB")
 
 
 @pytest.fixture
