@@ -49,11 +49,11 @@ Status judge_again(Context& context, const metadata::RevisionRecord& record, con
   };
   const auto manifest = load_manifest(context.cold, record);
   if (!manifest.ok() && manifest.code() != Code::kCorrupt) return manifest.status();
-  // Whoever found it has buffers of its own still.
-  SY_ASSIGN_OR_RETURN(ReadBuffers buffers, ReadBuffers::allocate(limits::kBlockBytes));
   if (manifest.ok()) {
     SY_RETURN_IF_ERROR(keep_what_is_bad_in_memory(context, record, *manifest, findings.bad_in_memory));
   }
+  // Whoever found it has buffers of its own still.
+  SY_ASSIGN_OR_RETURN(ReadBuffers buffers, ReadBuffers::allocate(limits::kBlockBytes));
   for (const std::string& key : keys) {
     const auto object = payload_index_of(record.identity, key);
     if (!object) {

@@ -131,7 +131,8 @@ Status keep_what_is_bad_in_memory(Context& context, const metadata::RevisionReco
                                   const formats::StoredManifest& manifest, BadInMemory& bad) {
   if (bad.empty()) return {};
   SY_ASSIGN_OR_RETURN(const HotReplicas hot, find_hot(context, record, manifest));
-  SY_ASSIGN_OR_RETURN(ReadBuffers buffers, ReadBuffers::allocate(read_piece_bytes(context.io_budget, 4)));
+  // Whoever found it has buffers of its own still.
+  SY_ASSIGN_OR_RETURN(ReadBuffers buffers, ReadBuffers::allocate(limits::kBlockBytes));
   BadInMemory still;
   for (const auto& [object, bytes] : bad) {
     if (!hot.has(object)) continue;

@@ -73,7 +73,10 @@ Status OperationRun::run_on_record() {
 std::string OperationRun::ref() const { return formats::format_ref(record_.identity); }
 
 std::string OperationRun::same_command() const {
-  return fmt::format("steelyard {} {}{}", verb_of(asked_.kind), ref(), arguments());
+  metadata::Operation same;
+  same.kind = asked_.kind;
+  same.ratio_millionths = asked_.ratio_millionths;
+  return command_of(same, ref(), {}) + arguments();
 }
 
 bool OperationRun::is_own() const {

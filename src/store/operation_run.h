@@ -67,7 +67,7 @@ class OperationRun {
   virtual std::string done_message() const = 0;
   virtual std::optional<metadata::Observation> observation() { return std::nullopt; }
   virtual const char* noun() const = 0;  ///< "the repair"
-  /// What the verb needs beside the reference to go on with the operation, with a space before it.
+  /// What the verb needs beside command_of() to go on with the operation, with a space before it.
   virtual std::string arguments() const { return {}; }
   /// Fault points.
   virtual void after_start() = 0;

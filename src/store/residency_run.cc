@@ -5,7 +5,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/units.h"
 #include "store/damage_record.h"
 #include "store/resolve.h"
 
@@ -143,8 +142,10 @@ bool ResidencyRun::can_never_go_on(const Status& why) const {
 /// What was found or recorded while replicas might go, memory may have.
 void ResidencyRun::look_again_at_damage() {
   auto now = context_.catalog.get_weight_revision(record_.identity);
-  if (now.ok() && bad_) record_bad_objects(context_, *now, manifest_, {&*bad_, 1}, stop_);
-  if (now.ok()) now = context_.catalog.get_weight_revision(record_.identity);
+  if (now.ok() && bad_) {
+    record_bad_objects(context_, *now, manifest_, {&*bad_, 1}, stop_);
+    now = context_.catalog.get_weight_revision(record_.identity);
+  }
   if (!now.ok() || now->damage.objects.empty()) return;
   const ObjectFindings findings{.damaged = now->damage.objects, .whole = {}};
   record_findings(context_, *now, findings, stop_).status().ignore("it is recorded as damaged");
@@ -180,10 +181,6 @@ std::optional<metadata::Observation> ResidencyRun::observation() {
   metadata::Observation seen;
   see_hot(context_, record_, seen);
   return seen;
-}
-
-std::string ResidencyRun::arguments() const {
-  return request_.ratio_millionths ? " --ratio " + format_ratio(*request_.ratio_millionths) : "";
 }
 
 tiers::AttemptName ResidencyRun::made_here() const {

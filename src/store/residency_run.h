@@ -60,7 +60,6 @@ class ResidencyRun : public OperationRun {
   bool can_never_go_on(const Status& why) const final;
   Status fail(RunnerKeeper& keeper, const Status& why) final;
   std::optional<metadata::Observation> observation() final;
-  std::string arguments() const final;
   void after_start() final { SY_POINT(context_.runtime, "residency.after_start"); }
   void after_end() final { SY_POINT(context_.runtime, "residency.after_end"); }
 
