@@ -95,7 +95,9 @@ void see_hot_without(Context& context, const metadata::RevisionRecord& record, c
 /// keep a revision from being deleted.
 std::shared_ptr<tiers::Tier> mounted_hot(Context& context);
 
-/// The id of the instance that is mounted here; empty where none is.
+/// The id of the instance that is mounted here; empty where none is. An error: why that is not known.
+Result<std::string> look_for_instance(Context& context);
+/// The same; empty also where it is not known.
 std::string mounted_instance(Context& context);
 
 /// Removes what of the group lies in memory here, whoever brought it.

@@ -67,8 +67,8 @@ struct MemoryPlace {
   std::vector<std::string> others;          ///< instances of other stores there, by folder name
   std::vector<std::string> boots;           ///< that have an instance of this store there; more than one is odd
   /// Which of the limits leaves the least to an instance that has `used_bytes`, where others have claimed so many more:
-  /// the only place that decides it. In whole pages.
-  Room room(std::uint64_t used_bytes, std::uint64_t claimed_bytes) const;
+  /// the only place that decides it. In whole pages. `overhead_bytes` are taken of the filesystem beside that.
+  Room room(std::uint64_t used_bytes, std::uint64_t claimed_bytes, std::uint64_t overhead_bytes = 0) const;
 };
 MemoryPlace place_of(const struct statvfs& filesystem, std::optional<std::uint64_t> capacity,
                      std::vector<MemoryLimit> limits, std::uint64_t process_reserve_bytes);
