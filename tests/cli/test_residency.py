@@ -81,6 +81,7 @@ def test_there_is_nothing_to_bring(hot, empty):
         assert f"has no payload objects, and will never be {wanted}" in watched.stderr
         assert "hint: it is always COLD" in watched.stderr
     hot("watch", "e@main#1", "--until", "COLD")
+    assert "no payload objects" in hot("policy", "set", "e", "--prefer", "hot", "--mode", "pinned").stdout
 
 
 def test_what_goes_on_where_that_memory_is(hot, model, memory):

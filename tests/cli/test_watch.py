@@ -393,6 +393,19 @@ def test_a_store_that_is_removed_ends_it(steelyard, watch, checkpoint):
     assert "--store" in error["hint"]
 
 
+def test_a_rehydration_that_waits_says_that_its_store_was_moved_away(hot, checkpoint, tmp_path):
+    hot("import", checkpoint, "m")
+    first = harness.stop_at(hot, "residency.after_start", 1, "rehydrate", "m")
+    second = hot.start("rehydrate", "m")
+    assert b"waiting: " in second.stderr.readline()
+    hot.store.rename(tmp_path / "elsewhere")
+    _, err = second.communicate(timeout=60)
+    (tmp_path / "elsewhere").rename(hot.store)
+    assert second.returncode == 10 and f"is in {tmp_path / 'elsewhere'} now" in err.decode()
+    first.send_signal(signal.SIGCONT)
+    assert harness.finish(first)[0] == 0
+
+
 def test_a_delete_that_waits_says_that_its_store_was_moved_away(steelyard, checkpoint, tmp_path):
     steelyard("import", checkpoint, "m")
     steelyard("lease", "acquire", "m", "--holder", "reader", "--ttl", "1h")
