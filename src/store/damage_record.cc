@@ -146,7 +146,7 @@ Result<metadata::RevisionRecord> record_findings(Context& context, metadata::Rev
     command.observed_generation = record.metadata_generation;
     metadata::Observation& seen = command.seen;
     // The good blocks of what is bad in both tiers count.
-    see_hot(context, record, seen, [&](const tiers::ObjectName& name) {
+    auto lock = see_hot(context, record, seen, [&](const tiers::ObjectName& name) {
       return now.bad_in_memory.contains(name.index) &&
              std::ranges::count(now.damaged, formats::payload_key(record.identity, name.index)) == 0;
     });
@@ -163,6 +163,7 @@ Result<metadata::RevisionRecord> record_findings(Context& context, metadata::Rev
     const bool was_absent = record.residency == metadata::Residency::kAbsent;
     seen.cold_readable = !now.none_is_there && (!was_absent || now.complete || !now.whole.empty());
     auto reconciled = context.catalog.reconcile_weight_revision(command);
+    lock.reset();
     if (reconciled.code() == Code::kBusy && context.runtime.mono_ms() < deadline && !stop.stopped()) {
       context.runtime.sleep_ms(kPauseMs);
       continue;

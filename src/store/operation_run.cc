@@ -196,7 +196,7 @@ Status OperationRun::carry_out() {
   Status status = work(runner);
   const bool worked = status.ok();
   if (worked) {
-    auto ended = runner.end(OperationState::kDone, done_message(), observation());
+    auto ended = end_as_done(runner);
     if (!ended.ok()) {
       // Its answer may have been lost, and a renewal have met the end.
       auto found = context_.catalog.query_operation(token_.operation_id);

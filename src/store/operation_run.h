@@ -65,7 +65,9 @@ class OperationRun {
   virtual void clear_up() {}
   /// Of the end of what is DONE.
   virtual std::string done_message() const = 0;
-  virtual std::optional<metadata::Observation> observation() { return std::nullopt; }
+  virtual Result<metadata::RevisionRecord> end_as_done(RunnerKeeper& keeper) {
+    return keeper.end(metadata::OperationState::kDone, done_message());
+  }
   virtual const char* noun() const = 0;  ///< "the repair"
   /// What the verb needs beside command_of() to go on with the operation, with a space before it.
   virtual std::string arguments() const { return {}; }

@@ -8,6 +8,7 @@
 #include "store/delete.h"
 #include "store/gc.h"
 #include "store/manifest_file.h"
+#include "store/runner_keeper.h"
 #include "store/test_hot_store.h"
 
 namespace steelyard::store {
@@ -73,6 +74,45 @@ TEST_F(RehydrateTest, ADamagedColdObjectEndsItAndIsRecorded) {
   EXPECT_EQ(record().residency, Residency::kCold);
   EXPECT_FALSE(record().operation);
   EXPECT_EQ(hot_bytes(), 0U);
+}
+
+TEST_F(RehydrateTest, WhoComesLateTakesNothingBackThatTheRecordCounts) {
+  damage_cold(3);
+  runtime_.on("residency.after_objects", [&] {
+    runtime_.on("residency.after_objects", {});
+    // Another process took it over and ended it, and could not take back what had been brought.
+    metadata::TakeOperation take;
+    take.identity = identity_;
+    take.operation_id = record().operation->operation_id;
+    take.runner = runner_grant(runtime_, options_.writer_ttl_ms);
+    take.current_runner_gone = true;
+    take.gone_process = runtime_.self();
+    const auto taken = catalog_->take_operation(take);
+    ASSERT_TRUE(taken.ok()) << taken.status().to_string();
+    metadata::EndOperation end;
+    end.identity = identity_;
+    end.token = {take.operation_id, taken->runner->token, taken->runner->run_attempt};
+    end.state = metadata::OperationState::kFailed;
+    end.seen.emplace();
+    see_hot(*context_, record(), *end.seen);
+    ASSERT_TRUE(catalog_->end_operation(end).ok());
+  });
+  EXPECT_EQ(rehydrate().code(), Code::kCorrupt);
+  EXPECT_EQ(record().hot_members, 3U);
+  EXPECT_EQ(hot_bytes(), 3 * kMiB);
+}
+
+TEST_F(RehydrateTest, NothingIsRemovedBetweenTheLastCountAndTheEnd) {
+  bool removable = true;
+  bool tried = false;
+  runtime_.on("residency.before_end", [&] {
+    tried = true;
+    const auto lock = hot_->find().value()->try_lock_group(attempt_of(record()).group, true);
+    removable = !lock.ok() || *lock != nullptr;
+  });
+  ASSERT_TRUE(rehydrate().ok());
+  EXPECT_TRUE(tried);
+  EXPECT_FALSE(removable) << "it would be counted, and gone";
 }
 
 TEST_F(RehydrateTest, WhoTakesItOverCountsWhatWasBroughtBefore) {
