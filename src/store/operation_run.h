@@ -79,6 +79,9 @@ class OperationRun {
   std::string same_command() const;
   /// Whether the operation that runs is the one that was asked for.
   bool is_own() const;
+  /// What the log would say to the start, or the taking over, while the record has an operation; for a look that takes
+  /// long.
+  Status check_free() const;
   /// Fills manifest_. Where it is damaged nothing can be done for the revision, and an operation that is under way to
   /// the same end has FAILED.
   Status load();
@@ -100,7 +103,9 @@ class OperationRun {
   const metadata::Operation* done_before() const;
   Status check_expected() const;
   Status start();
+  metadata::StartOperation start_command() const;
   Status take();
+  metadata::TakeOperation take_command() const;
   Status begun(const metadata::Answer& answer);
   Status remember(const metadata::RevisionRecord& record);
   RunnerKeeper keeper(Amount done);

@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "oplog/fault_injecting.h"
+#include "store/damage_record.h"
 #include "store/delete.h"
 #include "store/gc.h"
 #include "store/manifest_file.h"
@@ -97,7 +98,9 @@ TEST_F(RehydrateTest, WhoComesLateTakesNothingBackThatTheRecordCounts) {
     see_hot(*context_, record(), *end.seen);
     ASSERT_TRUE(catalog_->end_operation(end).ok());
   });
-  EXPECT_EQ(rehydrate().code(), Code::kCorrupt);
+  const auto late = rehydrate();
+  EXPECT_EQ(late.code(), Code::kCorrupt) << late.status().to_string();
+  EXPECT_NE(late.status().hint().find("starts another"), std::string::npos) << late.status().hint();
   EXPECT_EQ(record().hot_members, 3U);
   EXPECT_EQ(hot_bytes(), 3 * kMiB);
 }
@@ -252,6 +255,19 @@ TEST_F(RehydrateTest, MembersThatWentAreSeen) {
   ASSERT_TRUE(again.ok()) << again.status().to_string();
   EXPECT_EQ(again->moved_objects, 1U);
   EXPECT_EQ(record().residency, Residency::kHot);
+}
+
+TEST_F(RehydrateTest, WhatIsDeletedIsNotSaidToBeRead) {
+  ASSERT_TRUE(
+      run_delete(*context_, {.target = request_.target, .expected_generation = {}, .wait_ms = {}}, cancel_).ok());
+  const Status reader = check_not_deleted(*context_, record());
+  EXPECT_EQ(reader.code(), Code::kNotReady);
+  EXPECT_NE(reader.message().find("while it was read"), std::string::npos) << reader.message();
+  EXPECT_NE(reader.hint().find("lease"), std::string::npos) << reader.hint();
+  const Status mover = check_not_deleted(*context_, record(), "while it was moved");
+  EXPECT_EQ(mover.code(), Code::kNotReady);
+  EXPECT_NE(mover.message().find("while it was moved"), std::string::npos) << mover.message();
+  EXPECT_EQ(mover.hint().find("lease"), std::string::npos) << mover.hint();
 }
 
 TEST_F(RehydrateTest, ADeleteFreesTheMemoryAndGcWhatCameLate) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "store/damage_record.h"
+#include "store/operation_text.h"
 #include "store/resolve.h"
 
 namespace steelyard::store {
@@ -118,7 +119,7 @@ Status ResidencyRun::work(RunnerKeeper& keeper) {
 /// once it has ended, since memory still has what it could not read back. The move has given its buffers back by now.
 Status ResidencyRun::judge_suspect(const Status& why) {
   const std::uint32_t object = *std::exchange(suspect_, std::nullopt);
-  SY_RETURN_IF_ERROR(check_not_deleted(context_, record_));
+  SY_RETURN_IF_ERROR(check_not_deleted(context_, record_, "while it was moved"));
   SY_ASSIGN_OR_RETURN(ReadBuffers buffers, ReadBuffers::allocate(read_piece_bytes(context_.io_budget, 2)));
   SY_ASSIGN_OR_RETURN(const auto bad, check_object(context_, attempt_of(record_), manifest_, object, buffers));
   if (!bad) {

@@ -7,6 +7,7 @@
 #include "base/checked.h"
 #include "base/units.h"
 #include "tiers/open.h"
+#include "tiers/page.h"
 
 namespace steelyard::tiers {
 namespace {
@@ -58,7 +59,7 @@ Room MemoryPlace::room(std::uint64_t used_bytes, std::uint64_t claimed_bytes) co
                          : "raise the memory limit of the cgroup (the container's --memory)"});
   }
   Room least = *std::ranges::min_element(rooms, {}, &Room::bytes);
-  least.bytes = least.bytes / kMemoryPageBytes * kMemoryPageBytes;
+  least.bytes = least.bytes / kPageBytes * kPageBytes;
   return least;
 }
 
