@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "oplog/open.h"
-#include "store/open_store.h"
+#include "store/group_observer.h"
 #include "store/test_one_wait.h"
 #include "tiers/simulated.h"
 
