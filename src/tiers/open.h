@@ -82,8 +82,9 @@ enum class InstanceView : std::uint8_t {
 };
 InstanceView view_of_instance(std::string_view recorded, std::string_view mounted, std::string_view boot_id);
 
-/// A new id for an instance of this boot: 16 digits of the boot id's SHA-256, 16 random ones.
-std::string new_instance_id(Runtime& runtime);
+/// A new id for an instance of this boot in the folder `place`: 16 digits of the boot id's SHA-256, 8 of the place's, 8
+/// random ones. So whoever finds another instance in the very same place knows that this one is gone.
+std::string new_instance_id(Runtime& runtime, std::string_view place);
 
 /// Writes the store id into a folder's store.json, over whatever is there. For a caller who has proved that the folder
 /// holds that store's objects, and that no other store uses it.

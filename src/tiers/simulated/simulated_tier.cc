@@ -235,7 +235,7 @@ Result<std::unique_ptr<Tier>> open_simulated(Runtime& runtime, std::shared_ptr<S
   const std::lock_guard lock(state.mutex);
   if (state.in_memory() && state.instance.empty()) {
     if (!create) return Status(Code::kNotFound, "there is no instance of the hot tier");
-    state.instance = new_instance_id(runtime);
+    state.instance = new_instance_id(runtime, state.place);
   }
   return std::unique_ptr<Tier>(std::make_unique<SimulatedTier>(runtime, disk->state_));
 }
