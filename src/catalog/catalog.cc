@@ -348,20 +348,36 @@ Result<Answer> Catalog::start_operation(const metadata::StartOperation& command)
   return name_gone_readers(command.identity, std::move(started).status());
 }
 
-Result<Answer> Catalog::take_operation(metadata::TakeOperation command) {
-  Result<Answer> taken = mutate(command);
-  if (taken.code() != Code::kBusy) return taken;
-  // As for a writer: the proof is made outside of the turn, and the rule holds it against the runner that it finds.
+/// As for a writer: the proof is made outside of the turn, and the rule holds it against the runner that it finds.
+Result<bool> Catalog::prove_gone(metadata::TakeOperation& command) {
   std::optional<metadata::Runner> runner;
   SY_RETURN_IF_ERROR(log_.view([&](const StateView& view) -> Status {
     SY_ASSIGN_OR_RETURN(runner, metadata::find_runner(view, command.identity));
     return {};
   }));
-  if (!runner || runner->token.empty() || !runtime_.provably_gone(runner->process)) return taken;
+  if (!runner || runner->token.empty() || !runtime_.provably_gone(runner->process)) return false;
   command.current_runner_gone = true;
   command.gone_process = runner->process;
-  return mutate(command);
+  return true;
 }
+
+Result<Answer> Catalog::take_operation(metadata::TakeOperation command) {
+  Result<Answer> taken = mutate(command);
+  if (taken.code() != Code::kBusy) return taken;
+  SY_ASSIGN_OR_RETURN(const bool gone, prove_gone(command));
+  return gone ? mutate(command) : taken;
+}
+
+Status Catalog::check_start(const metadata::StartOperation& command) { return rehearse(command).status(); }
+
+Status Catalog::check_take(metadata::TakeOperation command) {
+  Status refused = rehearse(command).status();
+  if (refused.code() != Code::kBusy) return refused;
+  SY_ASSIGN_OR_RETURN(const bool gone, prove_gone(command));
+  return gone ? rehearse(command).status() : refused;
+}
+
+Status Catalog::check_removal(const metadata::PermitRemoval& command) { return rehearse(command).status(); }
 
 Result<metadata::Runner> Catalog::report_operation(const metadata::ReportOperation& command) {
   SY_ASSIGN_OR_RETURN(Answer answer, mutate(command));

@@ -146,6 +146,10 @@ class Catalog {
   /// Proves itself that the current runner's process is gone, where it is. BUSY for a live one.
   Result<metadata::Answer> take_operation(metadata::TakeOperation command);
   Result<metadata::Runner> report_operation(const metadata::ReportOperation& command);
+  /// Why these would be refused now; nothing is written, and no turn in the log is waited for.
+  Status check_start(const metadata::StartOperation& command);
+  Status check_take(metadata::TakeOperation command);
+  Status check_removal(const metadata::PermitRemoval& command);
   /// Asked before hot replicas are removed; BUSY pauses. What is OK was durable before any later lease.
   Result<metadata::Answer> permit_removal(const metadata::PermitRemoval& command);
   Result<metadata::RevisionRecord> end_operation(const metadata::EndOperation& command);
@@ -206,6 +210,8 @@ class Catalog {
   Result<metadata::Answer> mutate(const metadata::Command& command);
   /// The writer in the way of a Begin, if there is one.
   Result<std::optional<metadata::Writer>> find_writer_of(const metadata::BeginWeightImport& command);
+  /// Whether the process of the revision's runner is provably gone, which the command says then.
+  Result<bool> prove_gone(metadata::TakeOperation& command);
   /// What the command would come to now, without appending anything.
   Result<metadata::Prepared> rehearse(const metadata::Command& command);
   Result<metadata::RevisionRecord> mutate_record(const metadata::Command& command);

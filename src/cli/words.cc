@@ -5,7 +5,7 @@
 #include "base/units.h"
 #include "base/utf8.h"
 #include "cli/documents.h"
-#include "store/runner_keeper.h"
+#include "store/operation_text.h"
 
 namespace steelyard::cli {
 namespace {

@@ -72,6 +72,7 @@ void fill(const Operation& in, pb::Operation& out) {
   out.set_hot_boot_id(in.hot_boot_id);
   out.set_ended_epoch_ordinal(in.ended_epoch_ordinal);
   out.set_ended_mono_ms(in.ended_mono_ms);
+  out.set_ended_by(in.ended_by);
 }
 
 Lineage take(const pb::Lineage& in, Problem& /*problem*/) {
@@ -107,6 +108,7 @@ Operation take(const pb::Operation& in, Problem& problem) {
   out.hot_boot_id = in.hot_boot_id();
   out.ended_epoch_ordinal = in.ended_epoch_ordinal();
   out.ended_mono_ms = in.ended_mono_ms();
+  out.ended_by = in.ended_by();
   return out;
 }
 

@@ -188,6 +188,7 @@ void end_operation(Turn& turn, RevisionRecord& record, const std::optional<Runne
   ended.ended_epoch_ordinal = turn.epoch.ordinal;
   ended.ended_mono_ms = turn.now.mono_ms;
   ended.message = std::move(message);
+  if (runner && state != OperationState::kCancelled) ended.ended_by = runner->token;
   if (state == OperationState::kDone) {
     // What it was for is so, whoever did how much of it.
     ended.processed_members = ended.total_members;
@@ -362,9 +363,12 @@ Status judge(Turn& turn, const EndOperation& command) {
   }
   SY_ASSIGN_OR_RETURN(RevisionRecord record, get_record(turn.view, command.identity));
   const Operation* known = find_operation(record, command.token.operation_id);
-  if (known != nullptr && known->state == command.state) {
+  // What an older version ended does not say whose end it was.
+  const bool is_retry = known != nullptr && known->state == command.state &&
+                        (known->ended_by.empty() || known->ended_by == command.token.token);
+  if (is_retry) {
     answer(turn, std::move(record), std::nullopt);
-    return {};  // a retry
+    return {};
   }
   SY_ASSIGN_OR_RETURN(Runner runner, get_own_runner(turn, record, command.token));
   renew(turn, *record.operation, command.processed_members, command.processed_bytes, runner);

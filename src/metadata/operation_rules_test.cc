@@ -166,6 +166,39 @@ TEST_F(OperationRules, AnEndTellsHowFarItCame) {
   EXPECT_EQ(ended_as('4').processed_bytes, 10U);
 }
 
+TEST_F(OperationRules, ARetryOfAnEndIsAnsweredToTheRunThatEndedIt) {
+  bench.must(start('1', TestBench::grant('a')));
+  bench.advance(limits::kWriterTtlMs);
+  bench.must(take('1', 'b'));
+  const EndOperation first = end('1', 'b', 2, OperationState::kFailed);
+  bench.must(first);
+  EXPECT_EQ(get_operation(bench.state, token_of('1'))->operation.ended_by, token_of('b'));
+  bench.must(first);
+  EXPECT_TRUE(bench.last.empty());
+  const auto late = bench.run(end('1', 'a', 1, OperationState::kFailed));
+  const auto renewal = bench.run(report('1', 'a', 1, 1));
+  EXPECT_EQ(late.code(), Code::kStaleGeneration);
+  EXPECT_EQ(late.status().message(), renewal.status().message());
+
+  bench.must(start('2', TestBench::grant('a')));
+  bench.must(CancelOperation{token_of('2')});
+  EXPECT_EQ(get_operation(bench.state, token_of('2'))->operation.ended_by, "") << "no runner ended it";
+}
+
+TEST_F(OperationRules, AnEndThatDoesNotSayWhoseItWasIsAnsweredToAll) {
+  bench.must(start('1', TestBench::grant('a')));
+  // As it was written before ends said that.
+  RevisionRecord record = bench.record(identity);
+  ++record.metadata_generation;
+  Operation ended = *std::exchange(record.operation, std::nullopt);
+  ended.state = OperationState::kDone;
+  ended.ended_at_ms = record.updated_at_ms;
+  record.finished_operations.push_back(std::move(ended));
+  bench.append({encode_entry({RunnerRemoved{identity}, {}}), encode_entry({RevisionPut{record}, bench.now.mono_ms})});
+  EXPECT_TRUE(bench.run(end('1', 'b', 2)).ok());
+  EXPECT_TRUE(bench.last.empty());
+}
+
 TEST_F(OperationRules, ARetryIsNotToldOfAnotherRunner) {
   const StartOperation command = start('1', TestBench::grant('a'));
   bench.must(command);

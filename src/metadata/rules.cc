@@ -215,13 +215,13 @@ Status put_access(Turn& turn, const Identity& identity, const EpochState& epoch,
   return {};
 }
 
-std::string describe_leases(const std::vector<Lease>& leases, const Turn& turn) {
+std::string describe_leases(const std::vector<LiveLease>& leases) {
   constexpr std::size_t kNamed = 5;
   std::set<std::string> holders;
   std::int64_t nearest = INT64_MAX;
-  for (const Lease& lease : leases) {
+  for (const LiveLease& lease : leases) {
     holders.insert(printable(lease.holder));
-    nearest = std::min(nearest, life_of(lease, turn.epoch, turn.now).left_ms);
+    nearest = std::min(nearest, lease.left_ms);
   }
   std::string names;
   std::size_t named = 0;
@@ -235,6 +235,12 @@ std::string describe_leases(const std::vector<Lease>& leases, const Turn& turn) 
   }
   return std::to_string(leases.size()) + (leases.size() == 1 ? " live lease (" : " live leases (") + names +
          "), the nearest expiry in " + format_age(nearest);
+}
+
+std::string describe_leases(const std::vector<Lease>& leases, const Turn& turn) {
+  std::vector<LiveLease> live;
+  for (const Lease& lease : leases) live.push_back({lease.holder, life_of(lease, turn.epoch, turn.now).left_ms});
+  return describe_leases(live);
 }
 
 }  // namespace steelyard::metadata

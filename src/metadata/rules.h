@@ -2,6 +2,8 @@
 #pragma once
 
 #include <compare>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "metadata/commands.h"
@@ -91,6 +93,13 @@ Result<std::vector<Lease>> live_leases_of(const StateView& view, const Identity&
 /// Live leases of a tenant and namespace.
 Result<std::vector<Lease>> live_leases_in(const StateView& view, std::string_view tenant_id,
                                           std::string_view namespace_id, const Now& now);
+
+/// "3 live leases (alice, bob), the nearest expiry in 12s".
+struct LiveLease {
+  std::string_view holder;
+  std::int64_t left_ms = 0;
+};
+std::string describe_leases(const std::vector<LiveLease>& leases);
 
 struct ListQuery {
   std::string tenant_id;

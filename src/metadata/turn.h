@@ -101,7 +101,7 @@ std::string state_and_since(const RevisionRecord& record);
 Result<std::vector<Lease>> reap_expired(Turn& turn, const Identity& identity);
 /// Keeps `mono_ms` of the epoch `epoch` as the revision's last access, unless a later one is known.
 Status put_access(Turn& turn, const Identity& identity, const EpochState& epoch, std::int64_t mono_ms);
-/// "3 live leases (alice, bob), the nearest expiry in 12s".
+/// As the one of rules.h.
 std::string describe_leases(const std::vector<Lease>& leases, const Turn& turn);
 
 }  // namespace steelyard::metadata

@@ -96,6 +96,8 @@ struct Operation {
   /// When it ended, by the clock of its epoch: wall times decide nothing. 0 while RUNNING.
   std::uint64_t ended_epoch_ordinal = 0;
   std::int64_t ended_mono_ms = 0;
+  /// The token of the run that ended it. Empty while RUNNING, of CANCELLED, and of ends that an older version wrote.
+  std::string ended_by;
   bool operator==(const Operation&) const = default;
 };
 

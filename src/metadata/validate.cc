@@ -117,6 +117,13 @@ Status validate_operation(const Operation& operation, bool active) {
   if (running ? operation.ended_epoch_ordinal != 0 || operation.ended_mono_ms != 0 : operation.ended_mono_ms < 0) {
     return invalid("operation " + operation.operation_id + ": its end by the clock and its state disagree");
   }
+  if (!operation.ended_by.empty()) {
+    SY_RETURN_IF_ERROR(validate_id("the token of the run that ended it", operation.ended_by));
+    if (running || operation.state == OperationState::kCancelled) {
+      return invalid("operation " + operation.operation_id + " is " + std::string(name_of(operation.state)) +
+                     ", and yet a run has ended it");
+    }
+  }
   if (operation.processed_members > operation.total_members || operation.processed_bytes > operation.total_bytes) {
     return invalid("operation " + operation.operation_id + " has processed more than its total");
   }

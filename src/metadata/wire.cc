@@ -183,6 +183,7 @@ bool read(Reader in, Operation& out) {
   in.text(16, out.hot_boot_id);
   in.number(17, out.ended_epoch_ordinal);
   in.number(18, out.ended_mono_ms);
+  in.text(19, out.ended_by);
   return in.whole();
 }
 

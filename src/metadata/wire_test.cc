@@ -53,6 +53,7 @@ class Random {
     out.hot_boot_id = text();
     out.ended_epoch_ordinal = number();
     out.ended_mono_ms = static_cast<std::int64_t>(number());
+    out.ended_by = text();
     return out;
   }
   RevisionRecord record() {

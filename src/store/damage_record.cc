@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "base/limits.h"
 #include "base/log.h"
@@ -82,6 +83,18 @@ void record_keys(Context& context, const metadata::RevisionRecord& record, std::
   if (!recorded.ok()) log_warning("what was found could not be recorded: {}", recorded.status().message());
 }
 
+Status check_not_deleted(Context& context, const metadata::RevisionRecord& record, std::string_view meanwhile,
+                         std::string hint) {
+  const auto now = context.catalog.get_weight_revision(record.identity);
+  if (now.ok() && is_published(now->availability)) return {};
+  // NOT_FOUND: its tombstone was compacted.
+  if (!now.ok() && now.code() != Code::kNotFound) return {};
+  return {Code::kNotReady,
+          fmt::format("{} was deleted{} {}", formats::format_ref(record.identity),
+                      now.ok() ? " at " + format_rfc3339(now->availability_since_ms) : "", meanwhile),
+          std::move(hint)};
+}
+
 }  // namespace
 
 std::optional<std::uint32_t> payload_index_of(const metadata::Identity& identity, std::string_view key) {
@@ -112,15 +125,14 @@ Result<std::vector<std::uint32_t>> misfits_of(tiers::Tier& tier, const tiers::At
 }
 
 Status check_not_deleted(Context& context, const metadata::RevisionRecord& record) {
-  const auto now = context.catalog.get_weight_revision(record.identity);
-  if (now.ok() && is_published(now->availability)) return {};
-  // NOT_FOUND: its tombstone was compacted.
-  if (!now.ok() && now.code() != Code::kNotFound) return {};
-  return {Code::kNotReady,
-          fmt::format("{} was deleted{} while it was read", formats::format_ref(record.identity),
-                      now.ok() ? " at " + format_rfc3339(now->availability_since_ms) : ""),
-          context.read_only ? "a delete does not wait for a reader without write permission, who holds no lease"
-                            : "a delete waits for a reader that holds a lease, and this one had none"};
+  return check_not_deleted(context, record, "while it was read",
+                           context.read_only
+                               ? "a delete does not wait for a reader without write permission, who holds no lease"
+                               : "a delete waits for a reader that holds a lease, and this one had none");
+}
+
+Status check_not_deleted(Context& context, const metadata::RevisionRecord& record, std::string_view meanwhile) {
+  return check_not_deleted(context, record, meanwhile, "there is nothing to be done for it any more");
 }
 
 Result<std::optional<BadObject>> check_object(Context& context, const tiers::AttemptName& attempt,
@@ -146,7 +158,7 @@ Result<metadata::RevisionRecord> record_findings(Context& context, metadata::Rev
     command.observed_generation = record.metadata_generation;
     metadata::Observation& seen = command.seen;
     // The good blocks of what is bad in both tiers count.
-    see_hot(context, record, seen, [&](const tiers::ObjectName& name) {
+    auto lock = see_hot(context, record, seen, [&](const tiers::ObjectName& name) {
       return now.bad_in_memory.contains(name.index) &&
              std::ranges::count(now.damaged, formats::payload_key(record.identity, name.index)) == 0;
     });
@@ -163,6 +175,7 @@ Result<metadata::RevisionRecord> record_findings(Context& context, metadata::Rev
     const bool was_absent = record.residency == metadata::Residency::kAbsent;
     seen.cold_readable = !now.none_is_there && (!was_absent || now.complete || !now.whole.empty());
     auto reconciled = context.catalog.reconcile_weight_revision(command);
+    lock.reset();
     if (reconciled.code() == Code::kBusy && context.runtime.mono_ms() < deadline && !stop.stopped()) {
       context.runtime.sleep_ms(kPauseMs);
       continue;

@@ -3,6 +3,7 @@
 
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "formats/stored_manifest.h"
@@ -22,6 +23,8 @@ Result<std::vector<std::uint32_t>> misfits_of(tiers::Tier& tier, const tiers::At
 /// NOT_READY where the revision is deleted by now, or is being deleted: nothing keeps a delete waiting for a reader
 /// that holds no lease. For a read that met missing or bad bytes.
 Status check_not_deleted(Context& context, const metadata::RevisionRecord& record);
+/// The same for one that works on the revision, of which a delete ends every operation: "was deleted" and `meanwhile`.
+Status check_not_deleted(Context& context, const metadata::RevisionRecord& record, std::string_view meanwhile);
 
 /// Reads the whole object: what is wrong with it, its size, a block or its SHA-256; absent when it is as it was
 /// imported. `read_error` is set where it could not be read now, which proves nothing.

@@ -50,7 +50,7 @@ Result<std::optional<RevisionRecord>> remove_until(Context& context, const Revis
     context.runtime.sleep_ms(kWaitStepMs);
     SY_RETURN_IF_ERROR(context.catalog.check_place());
     // The marker lies there already: to ask for leases writes nothing.
-    Status leases = check_no_lease(context, record);
+    Status leases = check_drained(context, record);
     if (leases.code() == Code::kBusy) {
       removed = std::move(leases);
     } else {

@@ -25,7 +25,7 @@
 #include "store/io_budget.h"
 #include "store/manifest_file.h"
 #include "store/open_store.h"
-#include "store/runner_keeper.h"
+#include "store/operation_text.h"
 #include "store/scratch_folder.h"
 #include "tests/conformance/tier_conformance.h"
 #include "tiers/open.h"

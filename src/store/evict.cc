@@ -69,6 +69,7 @@ class Eviction final : public ResidencyRun {
   Amount left() const override { return totals(); }
 
   Status move_objects(RunnerKeeper& keeper) override {
+    SY_RETURN_IF_ERROR(check_permission(keeper.done()));
     const Amount leaving = outside();
     std::vector<formats::ObjectRange> segments;
     for (std::uint32_t object = 0; object < objects(); ++object) {
@@ -120,6 +121,21 @@ class Eviction final : public ResidencyRun {
     std::uint64_t bytes = 0;
   };
 
+  static Status paused(const Status& refused) {
+    return {Code::kBusy, "paused: " + refused.message(), "the next reconcile goes on with it"};
+  }
+
+  /// Who does not wait asks before it reads anything back.
+  Status check_permission(const Amount& done) {
+    if (request_.wait_for_others) return {};
+    const Status refused = context_.catalog.check_removal({.identity = record_.identity,
+                                                           .token = token_,
+                                                           .members = operation_->total_members,
+                                                           .processed_members = done.members,
+                                                           .processed_bytes = done.bytes});
+    return refused.code() == Code::kBusy ? paused(refused) : refused;
+  }
+
   /// Waits for the permission, as long as it takes.
   Status remove(RunnerKeeper& keeper, Batch& batch, bool last) {
     if (batch.members_before_and_in_it == batch.members_before && !last) return {};
@@ -128,9 +144,7 @@ class Eviction final : public ResidencyRun {
       Status refused = try_remove(keeper.done(), batch, last);
       if (refused.ok()) break;
       if (refused.code() != Code::kBusy) return refused;
-      if (!request_.wait_for_others) {
-        return {Code::kBusy, "paused: " + refused.message(), "the next reconcile goes on with it"};
-      }
+      if (!request_.wait_for_others) return paused(refused);
       // The text stands in the log, so it is one that does not change with the time.
       keeper.set_message("paused: somebody reads it (steelyard lease list " + ref() + "), or counts what is in memory");
       SY_POINT(context_.runtime, "evict.paused");
@@ -214,6 +228,8 @@ class Eviction final : public ResidencyRun {
     SY_ASSIGN_OR_RETURN(const auto listing, tier_->list_group(group));
     for (const tiers::AttemptName& made : listing.by_operation) {
       for (const std::uint32_t object : batch.objects) {
+        // The record counts none of them by now, so it stays true wherever this ends.
+        SY_RETURN_IF_ERROR(stop_.status(noun()));
         SY_RETURN_IF_ERROR(tier_->remove({made, tiers::ObjectKind::kPayload, object}));
       }
       // Nothing is left but what never got its name.

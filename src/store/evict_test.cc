@@ -110,6 +110,31 @@ TEST_F(EvictTest, AReconcileDoesNotWaitForLeases) {
   EXPECT_EQ(record().residency, Residency::kCold);
 }
 
+TEST_F(EvictTest, AReconcileReadsNothingWhileALeaseLives) {
+  request_.wait = false;
+  ASSERT_TRUE(evict().ok());
+  const metadata::Lease held = lease();
+  const ReconcileReport report = reconcile();
+  ASSERT_EQ(report.waiting.size(), 1U);
+  EXPECT_NE(report.waiting.front().why.message().find("reader"), std::string::npos);
+  EXPECT_EQ(runtime_.passes("evict.after_read_back"), 0U);
+  release(held);
+  EXPECT_FALSE(reconcile().changes.empty());
+  EXPECT_EQ(record().residency, Residency::kCold);
+}
+
+TEST_F(EvictTest, ACancelIsHeardBetweenTwoRemovals) {
+  runtime_.on("evict.after_permission", [&] { runtime_.on("tier.remove", [&] { cancel_.store(true); }); });
+  EXPECT_TRUE(is_cancelled(evict().status()));
+  EXPECT_EQ(replicas(), kObjects - 1);
+  EXPECT_EQ(record().residency, Residency::kCold) << "it counts none of what may go";
+  runtime_.on("evict.after_permission", {});
+  runtime_.on("tier.remove", {});
+  cancel_.store(false);
+  EXPECT_FALSE(reconcile().changes.empty());
+  EXPECT_EQ(replicas(), 0U);
+}
+
 TEST_F(EvictTest, ABadColdObjectKeepsItsHotReplica) {
   damage_cold(2);
   const auto refused = evict();

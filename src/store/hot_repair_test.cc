@@ -8,6 +8,7 @@
 #include "steelyard/log.h"
 #include "store/repair.h"
 #include "store/resolve.h"
+#include "store/runner_keeper.h"
 #include "store/test_hot_store.h"
 #include "store/verify.h"
 
@@ -101,6 +102,33 @@ TEST_F(HotRepairTest, WithoutRoomForBothABadReplicaGoes) {
   EXPECT_EQ(hot_bytes(), (kObjects - 1) * kMiB);
   ASSERT_TRUE(rehydrate().ok());
   EXPECT_TRUE(verify().problems.empty());
+}
+
+TEST_F(HotRepairTest, NothingIsReadForWhatOthersCarryOut) {
+  ASSERT_TRUE(rehydrate().ok());
+  damage_hot(2);
+  const auto begun = verify().record.operation;
+  ASSERT_TRUE(begun);
+  metadata::TakeOperation take;
+  take.identity = identity_;
+  take.operation_id = begun->operation_id;
+  take.runner = runner_grant(runtime_, options_.writer_ttl_ms);
+  ASSERT_TRUE(catalog_->take_operation(take).ok());
+  const std::uint64_t reads = runtime_.passes("tier.read");
+  EXPECT_GT(reads, 0U);
+  const auto refused = repair();
+  EXPECT_EQ(refused.code(), Code::kBusy) << refused.status().to_string();
+  EXPECT_NE(refused.status().message().find("is run by"), std::string::npos) << refused.status().message();
+  EXPECT_EQ(runtime_.passes("tier.read"), reads);
+
+  ASSERT_TRUE(catalog_->cancel_operation({begun->operation_id}).ok());
+  request_.wait = false;
+  ASSERT_TRUE(evict().ok());
+  const std::uint64_t reads_before = runtime_.passes("tier.read");
+  const auto in_the_way = repair();
+  EXPECT_EQ(in_the_way.code(), Code::kBusy) << in_the_way.status().to_string();
+  EXPECT_NE(in_the_way.status().message().find("EVICTING"), std::string::npos) << in_the_way.status().message();
+  EXPECT_EQ(runtime_.passes("tier.read"), reads_before);
 }
 
 TEST_F(HotRepairTest, BlocksThatAreBadInDifferentReplicasMakeAWholeOne) {

@@ -126,8 +126,9 @@ HotReplicas find_hot_to_read(Context& context, const metadata::RevisionRecord& r
 
 namespace {
 
-Status count_hot(Context& context, const metadata::RevisionRecord& record, const Leaving& leaving, bool is_locked,
-                 metadata::Observation& seen) {
+/// Takes the lock unless it is null.
+Status count_hot(Context& context, const metadata::RevisionRecord& record, const Leaving& leaving,
+                 std::unique_ptr<tiers::GroupLock>* lock, metadata::Observation& seen) {
   if (context.hot == nullptr) return {};
   SY_ASSIGN_OR_RETURN(const auto tier, context.hot->find());
   if (tier == nullptr) return {};
@@ -149,9 +150,8 @@ Status count_hot(Context& context, const metadata::RevisionRecord& record, const
     SY_RETURN_IF_ERROR(loaded.status());
     manifest.emplace(std::move(loaded).value());
   }
-  std::unique_ptr<tiers::GroupLock> lock;
-  if (!is_locked) {
-    SY_ASSIGN_OR_RETURN(lock, lock_to_count(context, *tier, record));
+  if (lock != nullptr) {
+    SY_ASSIGN_OR_RETURN(*lock, lock_to_count(context, *tier, record));
   }
   if (!manifest) {
     SY_ASSIGN_OR_RETURN(const bool still_empty, is_empty());
@@ -166,10 +166,10 @@ Status count_hot(Context& context, const metadata::RevisionRecord& record, const
   return {};
 }
 
-void see(Context& context, const metadata::RevisionRecord& record, const Leaving& leaving, bool is_locked,
-         metadata::Observation& seen) {
+void see(Context& context, const metadata::RevisionRecord& record, const Leaving& leaving,
+         std::unique_ptr<tiers::GroupLock>* lock, metadata::Observation& seen) {
   seen.boot_id = context.runtime.epoch();
-  const Status counted = count_hot(context, record, leaving, is_locked, seen);
+  const Status counted = count_hot(context, record, leaving, lock, seen);
   if (counted.ok()) return;
   // It knows nothing about memory then, and says so.
   seen.boot_id.clear();
@@ -179,14 +179,16 @@ void see(Context& context, const metadata::RevisionRecord& record, const Leaving
 
 }  // namespace
 
-void see_hot(Context& context, const metadata::RevisionRecord& record, metadata::Observation& seen,
-             const Leaving& bad) {
-  see(context, record, bad, false, seen);
+std::unique_ptr<tiers::GroupLock> see_hot(Context& context, const metadata::RevisionRecord& record,
+                                          metadata::Observation& seen, const Leaving& bad) {
+  std::unique_ptr<tiers::GroupLock> lock;
+  see(context, record, bad, &lock, seen);
+  return lock;
 }
 
 void see_hot_without(Context& context, const metadata::RevisionRecord& record, const Leaving& leaving,
                      metadata::Observation& seen) {
-  see(context, record, leaving, true, seen);
+  see(context, record, leaving, nullptr, seen);
 }
 
 std::shared_ptr<tiers::Tier> mounted_hot(Context& context) {

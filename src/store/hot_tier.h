@@ -84,9 +84,11 @@ Result<std::unique_ptr<tiers::GroupLock>> lock_to_remove(Context& context, tiers
 HotReplicas find_hot_to_read(Context& context, const metadata::RevisionRecord& record,
                              const formats::StoredManifest& manifest);
 
-/// Fills in what an observer of the revision knows about memory. A replica that is `bad` does not count.
-void see_hot(Context& context, const metadata::RevisionRecord& record, metadata::Observation& seen,
-             const Leaving& bad = {});
+/// Fills in what an observer of the revision knows about memory. A replica that is `bad` does not count. Gives the lock
+/// under which it was counted: whoever holds it until the record says so knows that nothing went in between. Null where
+/// nothing lies here, or nothing is known.
+std::unique_ptr<tiers::GroupLock> see_hot(Context& context, const metadata::RevisionRecord& record,
+                                          metadata::Observation& seen, const Leaving& bad = {});
 /// The same for who holds the lock and is about to remove what is `leaving`, as if that had happened.
 void see_hot_without(Context& context, const metadata::RevisionRecord& record, const Leaving& leaving,
                      metadata::Observation& seen);

@@ -6,6 +6,8 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <variant>
+#include <vector>
 
 #include "formats/ref.h"
 #include "store/long_work.h"
@@ -31,20 +33,11 @@ bool may_pass(Code code) {
          code == Code::kDurabilityFailed || code == Code::kUnknownOutcome;
 }
 
-/// What looks, or moves, left to do: it is tried again, later each time, and said when it is news.
-class Ledger {
+/// What looks, or moves, left to do, and was told.
+class Told {
  public:
-  explicit Ledger(Runtime& runtime) : runtime_(runtime) {}
-
   /// What of it is news. What was told is not told again, until it has ended in between.
   ReconcileReport enter(const Identity& identity, ReconcileReport report) {
-    if (report.waiting.empty() && report.failed.empty()) {
-      retries_.erase(identity);
-    } else {
-      const auto [retry, fresh] = retries_.try_emplace(identity);
-      if (!fresh) retry->second.pause_ms = std::min(2 * retry->second.pause_ms, kPassMs);
-      retry->second.at_mono_ms = runtime_.mono_ms() + retry->second.pause_ms;
-    }
     const auto before = left_.extract(formats::format_ref(identity));
     remember(report);
     return news(std::move(report), [&](const std::string& /*ref*/, Code code) {
@@ -62,31 +55,15 @@ class Ledger {
     });
   }
 
-  void forget(const Identity& identity) {
-    retries_.erase(identity);
-    left_.erase(formats::format_ref(identity));
-  }
+  void forget(const Identity& identity) { left_.erase(formats::format_ref(identity)); }
   /// All but these.
   void forget_others(const std::set<Identity>& kept) {
     std::set<std::string> refs;
     for (const Identity& identity : kept) refs.insert(formats::format_ref(identity));
-    std::erase_if(retries_, [&](const auto& retry) { return !kept.contains(retry.first); });
     std::erase_if(left_, [&](const auto& left) { return !refs.contains(left.first); });
   }
 
-  bool has(const Identity& identity) const { return retries_.contains(identity); }
-  void add_due(std::int64_t now, std::set<Identity>& due) const {
-    for (const auto& [identity, retry] : retries_) {
-      if (retry.at_mono_ms <= now) due.insert(identity);
-    }
-  }
-
  private:
-  struct Retry {
-    std::int64_t at_mono_ms = 0;
-    std::int64_t pause_ms = kLookMs;
-  };
-
   void remember(const ReconcileReport& report) {
     for (const auto& left : report.waiting) left_[left.ref].insert(left.why.code());
     for (const auto& left : report.failed) left_[left.ref].insert(left.why.code());
@@ -100,47 +77,60 @@ class Ledger {
     return report;
   }
 
-  Runtime& runtime_;
-  std::map<Identity, Retry> retries_;
   std::map<std::string, std::set<Code>> left_;  ///< by reference
 };
 
-/// The observer, for two tasks.
-class OneAtATime final : public Observer {
+/// Keeps what the long work says until the keeper passes it on: observers are for one task.
+class KeptWords final : public Observer {
  public:
-  explicit OneAtATime(Observer& observer) : observer_(observer) {}
   void progress(const Progress& progress) override {
     const std::lock_guard lock(mutex_);
-    observer_.progress(progress);
+    Progress* last = said_.empty() ? nullptr : std::get_if<Progress>(&said_.back());
+    const bool goes_on = last != nullptr && last->phase == progress.phase && last->ref == progress.ref;
+    if (goes_on) {
+      *last = progress;
+    } else {
+      said_.emplace_back(progress);
+    }
   }
   void warning(const std::string& message) override {
     const std::lock_guard lock(mutex_);
-    observer_.warning(message);
+    said_.emplace_back(message);
   }
-  Status tell(const std::function<Status(const ReconcileReport&)>& tell, const ReconcileReport& report) {
-    const std::lock_guard lock(mutex_);
-    return tell(report);
+  void pass_on(Observer& observer) {
+    std::vector<Word> said;
+    {
+      const std::lock_guard lock(mutex_);
+      said.swap(said_);
+    }
+    for (const Word& word : said) {
+      if (const auto* progress = std::get_if<Progress>(&word)) {
+        observer.progress(*progress);
+      } else {
+        observer.warning(std::get<std::string>(word));
+      }
+    }
   }
 
  private:
-  Observer& observer_;
+  using Word = std::variant<Progress, std::string>;
   std::mutex mutex_;
+  std::vector<Word> said_;
 };
 
 class Keeper {
  public:
   using Tell = std::function<Status(const ReconcileReport&)>;
 
-  Keeper(Context& context, const std::optional<Selector>& selector, Observer& observer, const Tell& tell,
-         const CancelFlag& cancel)
+  Keeper(Context& context, const std::optional<Selector>& selector, Observer& observer, KeptWords& words,
+         const Tell& tell, const CancelFlag& cancel)
       : context_(context),
         selector_(selector),
         observer_(observer),
+        words_(words),
         tell_(tell),
         cancel_(cancel),
-        looks_(context.runtime),
-        moves_(context.runtime),
-        work_(context, observer_) {}
+        work_(context, words_) {}
 
   Status run() {
     bool has_begun = false;
@@ -162,7 +152,7 @@ class Keeper {
   Status begin() {
     SY_ASSIGN_OR_RETURN(next_, context_.catalog.sequence());
     SY_ASSIGN_OR_RETURN(const ReconcileReport first, pass());
-    return heard(observer_.tell(tell_, first));
+    return heard(tell_(first));
   }
 
   Status turn() {
@@ -253,9 +243,11 @@ class Keeper {
   Status add_overdue(std::int64_t now, std::set<Identity>& due) {
     SY_ASSIGN_OR_RETURN(const auto overdue, context_.catalog.find_overdue(context_.options.abandon_after_ms));
     for (const Identity& identity : overdue) {
-      if (!looks_.has(identity)) due.insert(identity);
+      if (!retries_.contains(identity)) due.insert(identity);
     }
-    looks_.add_due(now, due);
+    for (const auto& [identity, retry] : retries_) {
+      if (retry.until_mono_ms <= now) due.insert(identity);
+    }
     return {};
   }
 
@@ -294,17 +286,26 @@ class Keeper {
   void forget(const Identity& identity) {
     seen_.erase(identity);
     policies_.erase(identity);
+    retries_.erase(identity);
     looks_.forget(identity);
     moves_.forget(identity);
   }
 
   Status enter_look(const Identity& identity, ReconcileReport report) {
     for (const auto& [moved, generation] : report.left_at) seen_[moved] = generation;
+    if (report.waiting.empty() && report.failed.empty()) {
+      retries_.erase(identity);
+    } else {
+      retries_[identity].lengthen(context_.runtime.mono_ms());
+    }
     return tell_news(looks_.enter(identity, std::move(report)));
   }
 
   Status take_what_is_done() {
-    for (LongWork::Done& done : work_.take()) {
+    std::vector<LongWork::Done> all = work_.take();
+    // After it: what was said before something was done is told before it.
+    words_.pass_on(observer_);
+    for (LongWork::Done& done : all) {
       if (is_cancelled(done.status)) continue;
       if (!done.status.ok() && done.status.code() != Code::kNotFound && !may_pass(done.status.code())) {
         return done.status;
@@ -347,7 +348,7 @@ class Keeper {
 
   Status tell_news(const ReconcileReport& news) {
     if (news.changes.empty() && news.waiting.empty() && news.failed.empty()) return {};
-    return heard(observer_.tell(tell_, news));
+    return heard(tell_(news));
   }
 
   Status heard(Status told) {
@@ -366,7 +367,8 @@ class Keeper {
 
   Context& context_;
   const std::optional<Selector> selector_;
-  OneAtATime observer_;
+  Observer& observer_;
+  KeptWords& words_;  ///< of the long work
   const Tell& tell_;
   const CancelFlag& cancel_;
   std::uint64_t next_ = 0;
@@ -377,8 +379,9 @@ class Keeper {
   std::set<Identity> read_;                        ///< of which a lease was seen to be taken
   std::map<Identity, metadata::Policy> policies_;  ///< that move something
   std::set<Identity> moved_;                       ///< told since the policies were followed to the end
-  Ledger looks_;
-  Ledger moves_;
+  std::map<Identity, BackOff> retries_;            ///< of looks that left something to do
+  Told looks_;
+  Told moves_;
   LongWork work_;  ///< last: it uses the others
 };
 
@@ -386,7 +389,10 @@ class Keeper {
 
 Status run_keep_reconciled(Context& context, const std::optional<Selector>& selector, Observer& observer,
                            const std::function<Status(const ReconcileReport&)>& tell, const CancelFlag& cancel) {
-  return Keeper(context, selector, observer, tell, cancel).run();
+  KeptWords words;
+  Status ended = Keeper(context, selector, observer, words, tell, cancel).run();
+  words.pass_on(observer);
+  return ended;
 }
 
 }  // namespace steelyard::store

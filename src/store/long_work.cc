@@ -130,8 +130,7 @@ void LongWork::pause(const Identity& identity, const ReconcileReport& report, st
   Pause& pause = pauses_[identity];
   if (now < pause.until_mono_ms && !tried) return;
   pause.tried = tried;
-  pause.length_ms = std::clamp(2 * pause.length_ms, kFirstPauseMs, kLongestPauseMs);
-  pause.until_mono_ms = now + pause.length_ms;
+  pause.lengthen(now);
   pause.why = (waits ? report.waiting : report.failed).front().why;
 }
 

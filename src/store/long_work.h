@@ -4,6 +4,7 @@
 // Thread-safety: for one thread, beside which it works.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -19,6 +20,14 @@ namespace steelyard::store {
 /// How long is waited before something that could not be done is tried again: at first, and at most.
 inline constexpr std::int64_t kFirstPauseMs = 10'000;
 inline constexpr std::int64_t kLongestPauseMs = 5 * 60'000;
+struct BackOff {
+  std::int64_t until_mono_ms = 0;
+  std::int64_t length_ms = 0;  ///< twice as long each time
+  void lengthen(std::int64_t now) {
+    length_ms = std::clamp(2 * length_ms, kFirstPauseMs, kLongestPauseMs);
+    until_mono_ms = now + length_ms;
+  }
+};
 
 class LongWork {
  public:
@@ -58,9 +67,7 @@ class LongWork {
 
   /// A move that could not be made is not tried again before its pause is over, whatever the plan says: each try is
   /// an operation, and wakes who watches.
-  struct Pause {
-    std::int64_t until_mono_ms = 0;
-    std::int64_t length_ms = 0;
+  struct Pause : BackOff {
     Status why;
     bool tried = false;  ///< else memory had no room for it in the plan, which says at once when that is so no more
   };

@@ -115,6 +115,19 @@ TEST_F(LongWorkTest, AnOperationThatNobodyRunsGoesOn) {
   EXPECT_EQ(record().residency, Residency::kHot);
 }
 
+TEST_F(LongWorkTest, WhoListensSlowlyHoldsNothingUp) {
+  ResidencyRequest begin;
+  begin.target = request_.target;
+  begin.wait = false;
+  ASSERT_TRUE(run_rehydrate(*context_, begin, silent_, cancel_).ok());
+  const auto done = runtime_.make_event();
+  runtime_.on("residency.after_end", [&] { done->set(); });
+  bool went_on = false;
+  keep("m@main#1: the rehydration that was begun is done",
+       [&] { went_on = done->wait_until(runtime_.mono_ms() + 30'000); });
+  EXPECT_TRUE(went_on) << "while the first report was being told";
+}
+
 TEST_F(LongWorkTest, WhatIsUnderWayWhenItEndsGoesOnLater) {
   prefer_hot(metadata::PolicyMode::kPinned);
   runtime_.on("rehydrate.after_object", [&] { cancel_.store(true); });

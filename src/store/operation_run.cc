@@ -9,6 +9,7 @@
 #include "formats/ref.h"
 #include "store/damage_record.h"
 #include "store/manifest_file.h"
+#include "store/operation_text.h"
 #include "store/resolve.h"
 #include "store/writer_keeper.h"
 
@@ -24,7 +25,9 @@ constexpr std::int64_t kPauseMs = 100;
 /// Whether a runner that is waited for is alive.
 constexpr std::int64_t kLookMs = 500;
 
-bool is_deleted(Context& context, const RevisionRecord& record) { return !check_not_deleted(context, record).ok(); }
+bool is_deleted(Context& context, const RevisionRecord& record) {
+  return !check_not_deleted(context, record, "meanwhile").ok();
+}
 
 }  // namespace
 
@@ -153,7 +156,7 @@ Status OperationRun::load() {
     return {};
   }
   if (manifest.code() != Code::kCorrupt) return std::move(manifest).status();
-  SY_RETURN_IF_ERROR(check_not_deleted(context_, record_));
+  SY_RETURN_IF_ERROR(check_not_deleted(context_, record_, fmt::format("before {} could read it", noun())));
   record_bad_manifest(context_, record_, stop_);
   if (is_own()) {
     SY_RETURN_IF_ERROR(take());
@@ -175,6 +178,14 @@ metadata::RunnerGrant OperationRun::grant() const {
 /// about it.
 Status OperationRun::start() {
   if (is_own()) return take();
+  metadata::StartOperation command = start_command();
+  if (asked_.wait) command.runner = grant();
+  token_.operation_id = command.operation_id;
+  SY_ASSIGN_OR_RETURN(const metadata::Answer started, context_.catalog.start_operation(command));
+  return asked_.wait ? begun(started) : remember(*started.record);
+}
+
+metadata::StartOperation OperationRun::start_command() const {
   metadata::StartOperation command;
   command.identity = record_.identity;
   command.expected_metadata_generation = asked_.expected_generation.value_or(record_.metadata_generation);
@@ -187,24 +198,32 @@ Status OperationRun::start() {
     command.hot_instance = instance_;
     command.hot_boot_id = context_.runtime.epoch();
   }
-  if (asked_.wait) command.runner = grant();
-  token_.operation_id = command.operation_id;
-  SY_ASSIGN_OR_RETURN(const metadata::Answer started, context_.catalog.start_operation(command));
-  return asked_.wait ? begun(started) : remember(*started.record);
+  return command;
 }
 
 Status OperationRun::take() {
   token_.operation_id = record_.operation->operation_id;
   // One of another memory is ended first, as nobody here could go on with it.
   if (!asked_.wait && record_.operation->hot_instance == instance_) return remember(record_);
+  SY_ASSIGN_OR_RETURN(const metadata::Answer taken, context_.catalog.take_operation(take_command()));
+  return begun(taken);
+}
+
+metadata::TakeOperation OperationRun::take_command() const {
   metadata::TakeOperation command;
   command.identity = record_.identity;
-  command.operation_id = token_.operation_id;
+  command.operation_id = record_.operation->operation_id;
   command.runner = grant();
   command.hot_instance = instance_;
   command.hot_boot_id = context_.runtime.epoch();
-  SY_ASSIGN_OR_RETURN(const metadata::Answer taken, context_.catalog.take_operation(command));
-  return begun(taken);
+  return command;
+}
+
+Status OperationRun::check_free() const {
+  if (!record_.operation) return {};
+  if (!is_own()) return context_.catalog.check_start(start_command());
+  // What is left to others may be carried out by them already.
+  return asked_.wait ? context_.catalog.check_take(take_command()) : Status();
 }
 
 Status OperationRun::begun(const metadata::Answer& answer) {
@@ -234,7 +253,7 @@ Status OperationRun::carry_out() {
   Status status = work(runner);
   const bool worked = status.ok();
   if (worked) {
-    auto ended = runner.end(OperationState::kDone, done_message(), observation());
+    auto ended = end_as_done(runner);
     if (!ended.ok()) {
       // Its answer may have been lost, and a renewal have met the end.
       auto found = context_.catalog.query_operation(token_.operation_id);
@@ -283,7 +302,10 @@ Status OperationRun::stopped(RunnerKeeper& runner, Status why) {
     const Status renewed = context_.catalog.report_operation(sign).status();
     if (is_lost(renewed)) why = renewed;
   }
-  const std::string next = fmt::format("the operation goes on with `{}`", same_command());
+  const bool is_over = found.ok() && found->operation.state != OperationState::kRunning;
+  const std::string next =
+      is_over ? fmt::format("another process has ended the operation; `{}` starts another", same_command())
+              : fmt::format("the operation goes on with `{}`", same_command());
   const std::string hint = why.hint().empty() || is_cancelled(why) ? next : why.hint() + "; " + next;
   return std::move(why).with_hint(hint);
 }

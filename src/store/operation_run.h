@@ -65,7 +65,9 @@ class OperationRun {
   virtual void clear_up() {}
   /// Of the end of what is DONE.
   virtual std::string done_message() const = 0;
-  virtual std::optional<metadata::Observation> observation() { return std::nullopt; }
+  virtual Result<metadata::RevisionRecord> end_as_done(RunnerKeeper& keeper) {
+    return keeper.end(metadata::OperationState::kDone, done_message());
+  }
   virtual const char* noun() const = 0;  ///< "the repair"
   /// What the verb needs beside command_of() to go on with the operation, with a space before it.
   virtual std::string arguments() const { return {}; }
@@ -77,6 +79,9 @@ class OperationRun {
   std::string same_command() const;
   /// Whether the operation that runs is the one that was asked for.
   bool is_own() const;
+  /// What the log would say to the start, or the taking over, while the record has an operation; for a look that takes
+  /// long.
+  Status check_free() const;
   /// Fills manifest_. Where it is damaged nothing can be done for the revision, and an operation that is under way to
   /// the same end has FAILED.
   Status load();
@@ -100,7 +105,9 @@ class OperationRun {
   const metadata::Operation* done_before() const;
   Status check_expected() const;
   Status start();
+  metadata::StartOperation start_command() const;
   Status take();
+  metadata::TakeOperation take_command() const;
   Status begun(const metadata::Answer& answer);
   Status remember(const metadata::RevisionRecord& record);
   RunnerKeeper keeper(Amount done);

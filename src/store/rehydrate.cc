@@ -69,7 +69,7 @@ class Rehydration final : public ResidencyRun {
     // A record that is of another memory follows a rehydration, and no mere look.
     if (!record_.hot_instance.empty() && record_.hot_instance != hot_.instance) return false;
     if (record_.hot_members >= (plan_ ? plan_->hot_members : objects())) return true;
-    SY_RETURN_IF_ERROR(check_not_deleted(context_, record_));
+    SY_RETURN_IF_ERROR(check_not_deleted(context_, record_, "while it was to be brought into memory"));
     // Others removed some of it between the look and the record.
     moved_ = true;
     return Status(Code::kUnavailable, "what of " + ref() + " lies in memory could not be seen to its end",

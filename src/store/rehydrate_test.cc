@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "oplog/fault_injecting.h"
+#include "store/damage_record.h"
 #include "store/delete.h"
 #include "store/gc.h"
 #include "store/manifest_file.h"
@@ -75,6 +76,47 @@ TEST_F(RehydrateTest, ADamagedColdObjectEndsItAndIsRecorded) {
   EXPECT_EQ(record().residency, Residency::kCold);
   EXPECT_FALSE(record().operation);
   EXPECT_EQ(hot_bytes(), 0U);
+}
+
+TEST_F(RehydrateTest, WhoComesLateTakesNothingBackThatTheRecordCounts) {
+  damage_cold(3);
+  runtime_.on("residency.after_objects", [&] {
+    runtime_.on("residency.after_objects", {});
+    // Another process took it over and ended it, and could not take back what had been brought.
+    metadata::TakeOperation take;
+    take.identity = identity_;
+    take.operation_id = record().operation->operation_id;
+    take.runner = runner_grant(runtime_, options_.writer_ttl_ms);
+    take.current_runner_gone = true;
+    take.gone_process = runtime_.self();
+    const auto taken = catalog_->take_operation(take);
+    ASSERT_TRUE(taken.ok()) << taken.status().to_string();
+    metadata::EndOperation end;
+    end.identity = identity_;
+    end.token = {take.operation_id, taken->runner->token, taken->runner->run_attempt};
+    end.state = metadata::OperationState::kFailed;
+    end.seen.emplace();
+    see_hot(*context_, record(), *end.seen);
+    ASSERT_TRUE(catalog_->end_operation(end).ok());
+  });
+  const auto late = rehydrate();
+  EXPECT_EQ(late.code(), Code::kCorrupt) << late.status().to_string();
+  EXPECT_NE(late.status().hint().find("starts another"), std::string::npos) << late.status().hint();
+  EXPECT_EQ(record().hot_members, 3U);
+  EXPECT_EQ(hot_bytes(), 3 * kMiB);
+}
+
+TEST_F(RehydrateTest, NothingIsRemovedBetweenTheLastCountAndTheEnd) {
+  bool removable = true;
+  bool tried = false;
+  runtime_.on("residency.before_end", [&] {
+    tried = true;
+    const auto lock = hot_->find().value()->try_lock_group(attempt_of(record()).group, true);
+    removable = !lock.ok() || *lock != nullptr;
+  });
+  ASSERT_TRUE(rehydrate().ok());
+  EXPECT_TRUE(tried);
+  EXPECT_FALSE(removable) << "it would be counted, and gone";
 }
 
 TEST_F(RehydrateTest, WhoTakesItOverCountsWhatWasBroughtBefore) {
@@ -301,6 +343,19 @@ TEST_F(RehydrateTest, MembersThatWentAreSeen) {
   ASSERT_TRUE(again.ok()) << again.status().to_string();
   EXPECT_EQ(again->moved_objects, 1U);
   EXPECT_EQ(record().residency, Residency::kHot);
+}
+
+TEST_F(RehydrateTest, WhatIsDeletedIsNotSaidToBeRead) {
+  ASSERT_TRUE(
+      run_delete(*context_, {.target = request_.target, .expected_generation = {}, .wait_ms = {}}, cancel_).ok());
+  const Status reader = check_not_deleted(*context_, record());
+  EXPECT_EQ(reader.code(), Code::kNotReady);
+  EXPECT_NE(reader.message().find("while it was read"), std::string::npos) << reader.message();
+  EXPECT_NE(reader.hint().find("lease"), std::string::npos) << reader.hint();
+  const Status mover = check_not_deleted(*context_, record(), "while it was moved");
+  EXPECT_EQ(mover.code(), Code::kNotReady);
+  EXPECT_NE(mover.message().find("while it was moved"), std::string::npos) << mover.message();
+  EXPECT_EQ(mover.hint().find("lease"), std::string::npos) << mover.hint();
 }
 
 TEST_F(RehydrateTest, ADeleteFreesTheMemoryAndGcWhatCameLate) {

@@ -4,13 +4,10 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <set>
 #include <string>
 #include <vector>
 
 #include "base/log.h"
-#include "base/units.h"
-#include "base/utf8.h"
 #include "formats/ref.h"
 
 namespace steelyard::store {
@@ -18,11 +15,10 @@ namespace {
 
 /// A writer that was aborted may put something while its attempt is removed; it learns of its end at its next renewal.
 constexpr int kPassesMax = 5;
-constexpr std::size_t kHoldersNamedMax = 5;
 
 }  // namespace
 
-Status check_no_lease(Context& context, const metadata::RevisionRecord& record) {
+Status check_drained(Context& context, const metadata::RevisionRecord& record) {
   const auto live = [](const catalog::Catalog::LeaseRow& row) { return row.left_ms > 0; };
   std::vector<catalog::Catalog::LeaseRow> leases;
   do {
@@ -31,28 +27,14 @@ Status check_no_lease(Context& context, const metadata::RevisionRecord& record) 
     // One that ended just now still stands in the log, and a new epoch could give it its time again.
   } while (std::ranges::none_of(leases, live));
   std::erase_if(leases, [&](const auto& row) { return !live(row); });
-  std::set<std::string> holders;
-  std::int64_t nearest_ms = INT64_MAX;
-  for (const auto& row : leases) {
-    holders.insert(printable(row.lease.holder));
-    nearest_ms = std::min(nearest_ms, row.left_ms);
-  }
-  std::string names;
-  std::size_t named = 0;
-  for (const std::string& holder : holders) {
-    if (named == kHoldersNamedMax) {
-      names += fmt::format(", and {} more", holders.size() - named);
-      break;
-    }
-    names += (named++ > 0 ? ", " : "") + holder;
-  }
-  return {Code::kBusy,
-          fmt::format("{} is DELETING and has {} live lease{} ({}), the nearest expiry in {}",
-                      formats::format_ref(record.identity), leases.size(), leases.size() == 1 ? "" : "s", names,
-                      format_age(nearest_ms)),
-          fmt::format("it stays DELETING and gets no new lease; a later `steelyard delete {}` or `steelyard reconcile` "
-                      "ends it",
-                      formats::format_ref(record.identity))};
+  std::vector<metadata::LiveLease> named;
+  for (const auto& row : leases) named.push_back({row.lease.holder, row.left_ms});
+  return {
+      Code::kBusy,
+      fmt::format("{} is DELETING and has {}", formats::format_ref(record.identity), metadata::describe_leases(named)),
+      fmt::format("it stays DELETING and gets no new lease; a later `steelyard delete {}` or `steelyard reconcile` "
+                  "ends it",
+                  formats::format_ref(record.identity))};
 }
 
 namespace {
@@ -120,7 +102,7 @@ Result<std::optional<metadata::RevisionRecord>> remove_and_finish(Context& conte
   const std::string group = attempt_of(record).group;
   SY_RETURN_IF_ERROR(context.cold.put_deleting(group, catalog::encode_deleting(record)));
   SY_POINT(context.runtime, "delete.after_marker");
-  SY_RETURN_IF_ERROR(check_no_lease(context, record));
+  SY_RETURN_IF_ERROR(check_drained(context, record));
   SY_RETURN_IF_ERROR(remove_objects(context, group).annotate("removing", formats::format_ref(record.identity)));
   SY_RETURN_IF_ERROR(free_memory(context, record));
   SY_POINT(context.runtime, "delete.after_objects");

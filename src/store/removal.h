@@ -24,9 +24,9 @@ Status check_not_published_elsewhere(tiers::Tier& cold, const metadata::Revision
 Status check_not_published_elsewhere(tiers::Tier& cold, const metadata::Identity& identity);
 
 /// BUSY while a lease of the DELETING `record` lives, naming holders and the nearest expiry; expired ones are ended.
-Status check_no_lease(Context& context, const metadata::RevisionRecord& record);
+Status check_drained(Context& context, const metadata::RevisionRecord& record);
 
-/// The tombstone; absent when it was compacted since. BUSY as check_no_lease() says it; nothing is removed then, and
+/// The tombstone; absent when it was compacted since. BUSY as check_drained() says it; nothing is removed then, and
 /// the marker lies there. `record` is DELETING; one that became DELETED meanwhile is success.
 Result<std::optional<metadata::RevisionRecord>> finish_removal(Context& context,
                                                                const metadata::RevisionRecord& record);

@@ -16,6 +16,7 @@
 #include "store/hot_repair.h"
 #include "store/object_repair.h"
 #include "store/operation_run.h"
+#include "store/operation_text.h"
 
 namespace steelyard::store {
 namespace {
@@ -61,6 +62,7 @@ class Repair final : public OperationRun {
     bad_in_memory_.clear();
     whole_keys_.clear();
     total_bytes_ = 0;
+    SY_RETURN_IF_ERROR(check_free());
     SY_RETURN_IF_ERROR(load());
     std::set<std::uint32_t> damaged;
     if (record_.damage.count > record_.damage.objects.size()) {

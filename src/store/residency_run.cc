@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "store/damage_record.h"
+#include "store/operation_text.h"
 #include "store/resolve.h"
 
 namespace steelyard::store {
@@ -122,7 +123,7 @@ Status ResidencyRun::work(RunnerKeeper& keeper) {
 /// once it has ended, since memory still has what it could not read back. The move has given its buffers back by now.
 Status ResidencyRun::judge_suspect(const Status& why) {
   const std::uint32_t object = *std::exchange(suspect_, std::nullopt);
-  SY_RETURN_IF_ERROR(check_not_deleted(context_, record_));
+  SY_RETURN_IF_ERROR(check_not_deleted(context_, record_, "while it was moved"));
   SY_ASSIGN_OR_RETURN(ReadBuffers buffers, ReadBuffers::allocate(read_piece_bytes(context_.io_budget, 2)));
   SY_ASSIGN_OR_RETURN(const auto bad, check_object(context_, attempt_of(record_), manifest_, object, buffers));
   if (!bad) {
@@ -163,20 +164,23 @@ void ResidencyRun::look_again_at_damage() {
 /// What is taken back goes after the record has ceased to count it, and before anybody counts again.
 Status ResidencyRun::fail(RunnerKeeper& keeper, const Status& why) {
   const bool takes_back = asked_.kind == metadata::OperationKind::kRehydrating && tier_ != nullptr;
-  Result<std::unique_ptr<tiers::GroupLock>> lock{nullptr};
-  if (takes_back) lock = lock_to_remove(context_, *tier_, record_);
-  const bool locked = lock.ok() && *lock != nullptr;
+  std::unique_ptr<tiers::GroupLock> lock;
+  if (takes_back) {
+    auto removing = lock_to_remove(context_, *tier_, record_);
+    if (removing.ok()) lock = std::move(removing).value();
+  }
+  const bool may_remove = lock != nullptr;
   metadata::Observation seen;
-  if (locked) {
+  if (may_remove) {
     const auto leaving = [made = made_here()](const tiers::ObjectName& name) { return name.in == made; };
     see_hot_without(context_, record_, leaving, seen);
   } else {
-    see_hot(context_, record_, seen);
+    lock = see_hot(context_, record_, seen);
   }
-  const bool lowers = locked && !seen.boot_id.empty();
+  const bool lowers = may_remove && !seen.boot_id.empty();
   SY_RETURN_IF_ERROR(keeper.end(OperationState::kFailed, text_kept_of(why), std::move(seen)).status());
   if (lowers) clear_up();
-  lock = std::unique_ptr<tiers::GroupLock>();
+  lock.reset();
   if (never_to_go_on_) {
     moved_ = true;
     token_ = {};
@@ -186,10 +190,11 @@ Status ResidencyRun::fail(RunnerKeeper& keeper, const Status& why) {
   return {};
 }
 
-std::optional<metadata::Observation> ResidencyRun::observation() {
+Result<RevisionRecord> ResidencyRun::end_as_done(RunnerKeeper& keeper) {
   metadata::Observation seen;
-  see_hot(context_, record_, seen);
-  return seen;
+  const auto lock = see_hot(context_, record_, seen);
+  SY_POINT(context_.runtime, "residency.before_end");
+  return keeper.end(OperationState::kDone, done_message(), std::move(seen));
 }
 
 tiers::AttemptName ResidencyRun::made_here() const {

@@ -59,7 +59,7 @@ class ResidencyRun : public OperationRun {
   Status work(RunnerKeeper& keeper) final;
   bool can_never_go_on(const Status& why) const final;
   Status fail(RunnerKeeper& keeper, const Status& why) final;
-  std::optional<metadata::Observation> observation() final;
+  Result<metadata::RevisionRecord> end_as_done(RunnerKeeper& keeper) final;
   void after_start() final { SY_POINT(context_.runtime, "residency.after_start"); }
   void after_end() final { SY_POINT(context_.runtime, "residency.after_end"); }
 

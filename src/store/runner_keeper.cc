@@ -3,18 +3,16 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/units.h"
-#include "base/utf8.h"
 #include "base/workers.h"
-#include "metadata/rules.h"
 #include "store/lease_guard.h"
 #include "store/writer_keeper.h"
 
 namespace steelyard::store {
 namespace {
 
-constexpr std::int64_t kLookEveryMs = 2'000;
-constexpr std::int64_t kTickMs = 500;
+constexpr std::int64_t kLookEveryMs = 200;
+constexpr std::int64_t kTellEveryMs = 2'000;
+constexpr std::int64_t kTellFarEveryMs = 500;
 constexpr std::uint64_t kFarPart = 10;  ///< one part of so many is worth telling soon
 
 }  // namespace
@@ -26,41 +24,6 @@ metadata::RunnerGrant runner_grant(Runtime& runtime, std::int64_t ttl_ms) {
   grant.process = runtime.self();
   grant.ttl_ms = ttl_ms;
   return grant;
-}
-
-metadata::Operation ended_operation(const metadata::Operation& begun, metadata::OperationState state,
-                                    const metadata::RevisionRecord& now) {
-  if (const auto* retained = metadata::find_operation(now, begun.operation_id)) return *retained;
-  metadata::Operation ended = begun;
-  ended.state = state;
-  return ended;
-}
-
-std::string text_kept_of(const Status& status) {
-  constexpr std::size_t kBytesMax = 1000;
-  std::string text = status.message().substr(0, kBytesMax);
-  while (!is_valid_utf8(text)) text.pop_back();
-  return text;
-}
-
-std::string_view verb_of(metadata::OperationKind kind) {
-  switch (kind) {
-    case metadata::OperationKind::kEvicting:
-      return "evict";
-    case metadata::OperationKind::kRehydrating:
-      return "rehydrate";
-    default:
-      return "repair";
-  }
-}
-
-std::string command_of(const metadata::Operation& operation, const std::string& ref, const std::string& source) {
-  std::string command = "steelyard " + std::string(verb_of(operation.kind)) + " " + ref;
-  if (metadata::moves_replicas(operation.kind) && operation.ratio_millionths) {
-    command += " --ratio " + format_ratio(*operation.ratio_millionths);
-  }
-  if (!source.empty()) command += " --source " + shell_word(source);
-  return command;
 }
 
 RunnerKeeper::RunnerKeeper(Runtime& runtime, catalog::Catalog& catalog, const metadata::RevisionRecord& record,
@@ -113,27 +76,33 @@ void RunnerKeeper::set_message(std::string message) {
   message_ = std::move(message);
 }
 
+/// A read of the log, and no turn in it. What cannot be read now is so until a report says otherwise.
+bool RunnerKeeper::is_runner() {
+  const auto found = catalog_.query_operation(token_.operation_id);
+  if (!found.ok()) return true;
+  return found->operation.state == metadata::OperationState::kRunning && found->runner &&
+         found->runner->token == token_.token;
+}
+
 void RunnerKeeper::renew_until_ended() {
   const std::int64_t sign_every_ms = ttl_ms_ / 4;
+  const std::int64_t tell_every_ms = std::min(kTellEveryMs, sign_every_ms);
+  const std::int64_t tell_far_every_ms = std::min(kTellFarEveryMs, sign_every_ms);
   const std::int64_t look_every_ms = std::min(kLookEveryMs, sign_every_ms);
-  const std::int64_t tick_ms = std::min(kTickMs, look_every_ms);
   std::int64_t reported_ms = runtime_.mono_ms();
-  std::int64_t looked_ms = reported_ms;
+  std::int64_t tried_ms = reported_ms;
   metadata::ReportOperation reported = report();
-  while (!ended_->wait_until(runtime_.mono_ms() + tick_ms)) {
+  while (!ended_->wait_until(runtime_.mono_ms() + look_every_ms)) {
     const metadata::ReportOperation command = report();
     const std::int64_t now_ms = runtime_.mono_ms();
     const bool news = command.processed_members != reported.processed_members ||
                       command.processed_bytes != reported.processed_bytes || command.message != reported.message;
     const bool far = command.processed_members - reported.processed_members > total_.members / kFarPart ||
                      command.processed_bytes - reported.processed_bytes > total_.bytes / kFarPart;
-    if (!far && now_ms - looked_ms < look_every_ms) continue;
-    looked_ms = now_ms;
-    if (!news && now_ms - reported_ms < sign_every_ms) {
-      // Nothing to tell; but whoever cancels it is heard at once.
-      const auto found = catalog_.query_operation(token_.operation_id);
-      if (!found.ok() || found->operation.state == metadata::OperationState::kRunning) continue;
-    }
+    const bool is_due = now_ms - tried_ms >= (far ? tell_far_every_ms : tell_every_ms) &&
+                        (news || now_ms - reported_ms >= sign_every_ms);
+    if (!is_due && is_runner()) continue;
+    tried_ms = now_ms;
     const auto renewed = catalog_.report_operation(command);
     // Only an answer of the rules ends the work; a log that cannot be reached now is tried again in time.
     if (is_lost(renewed.status())) {

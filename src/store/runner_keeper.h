@@ -8,7 +8,6 @@
 #include <mutex>
 #include <optional>
 #include <string>
-#include <string_view>
 
 #include "catalog/catalog.h"
 #include "store/stop_signal.h"
@@ -18,28 +17,13 @@ namespace steelyard::store {
 /// Who is to run an operation: this process, with a fresh token.
 metadata::RunnerGrant runner_grant(Runtime& runtime, std::int64_t ttl_ms);
 
-/// An operation that was ended, as its record retains it; `now` may be later than the end. Without a trace there, when
-/// enough later ones have ended: as it began, with its last state.
-metadata::Operation ended_operation(const metadata::Operation& begun, metadata::OperationState state,
-                                    const metadata::RevisionRecord& now);
-
-/// What an operation keeps of an error's text.
-std::string text_kept_of(const Status& status);
-
-/// The verb that goes on with an operation of this kind.
-std::string_view verb_of(metadata::OperationKind kind);
-
-/// The whole command that goes on with the operation: `steelyard rehydrate m@main#1 --ratio 0.5`. `source`: that of a
-/// repair; may be empty.
-std::string command_of(const metadata::Operation& operation, const std::string& ref, const std::string& source);
-
 struct Amount {
   std::uint64_t members = 0;
   std::uint64_t bytes = 0;
 };
 
 /// Reports progress every 2 seconds, or twice a second while each report is of a tenth of the whole at least; at a
-/// quarter of the time to live in any case. Looks every 2 seconds whether the operation still runs: one that was
+/// quarter of the time to live in any case. Looks five times a second whether the operation still runs: one that was
 /// cancelled or taken over stops the work through `stop`.
 class RunnerKeeper {
  public:
@@ -57,6 +41,7 @@ class RunnerKeeper {
                                        std::optional<metadata::Observation> seen = std::nullopt);
 
  private:
+  bool is_runner();
   void renew_until_ended();
   metadata::ReportOperation report() const;
 

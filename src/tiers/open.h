@@ -54,8 +54,6 @@ struct MemoryOptions {
 /// store's, UNAVAILABLE for a newer layout. Space is looked at by reserve() and puts, not here.
 Result<std::unique_ptr<Tier>> open_memory(Runtime& runtime, const MemoryOptions& options);
 
-constexpr std::uint64_t kMemoryPageBytes = 4096;  ///< what is charged in a memory is whole pages
-
 /// The place of a hot tier, whether it has an instance or not, and all that limits it.
 struct MemoryPlace {
   std::uint64_t filesystem_bytes = 0;

@@ -10,11 +10,11 @@
 
 #include "base/check.h"
 #include "base/checked.h"
+#include "tiers/page.h"
 
 namespace steelyard::tiers::directory {
 namespace {
 
-constexpr std::uint64_t kPage = 4096;
 constexpr std::size_t kBlockBytes = 4 * 1024 * 1024;
 constexpr std::size_t kBounceBytes = 1024 * 1024;
 constexpr std::size_t kBlocksUnderWayMax = 8;
@@ -55,7 +55,7 @@ void FileReader::fail(Status status) {
 void FileReader::start(std::vector<ReadRange> ranges) {
   for (const ReadRange& range : ranges) {
     const auto end = checked_add(range.offset, static_cast<std::uint64_t>(range.into.size()));
-    if (!end.has_value() || *end > static_cast<std::uint64_t>(INT64_MAX) - kPage) {
+    if (!end.has_value() || *end > static_cast<std::uint64_t>(INT64_MAX) - kPageBytes) {
       fail({Code::kCorrupt, what_ + ": no file holds " + std::to_string(range.into.size()) + " bytes at offset " +
                                 std::to_string(range.offset)});
       return;
@@ -73,17 +73,17 @@ void FileReader::plan(const ReadRange& range) {
   std::uint64_t offset = range.offset;
   ByteSpan into = range.into;
   if (into.empty()) return;
-  if (reinterpret_cast<std::uintptr_t>(into.data()) % kPage != offset % kPage) {
+  if (reinterpret_cast<std::uintptr_t>(into.data()) % kPageBytes != offset % kPageBytes) {
     plan_bounced(offset, into);
     return;
   }
-  if (const std::uint64_t inside = offset % kPage; inside != 0) {
-    const auto head = static_cast<std::size_t>(std::min<std::uint64_t>(kPage - inside, into.size()));
+  if (const std::uint64_t inside = offset % kPageBytes; inside != 0) {
+    const auto head = static_cast<std::size_t>(std::min<std::uint64_t>(kPageBytes - inside, into.size()));
     plan_bounced(offset, into.first(head));
     offset += head;
     into = into.subspan(head);
   }
-  const std::size_t pages = into.size() / kPage * kPage;
+  const std::size_t pages = into.size() / kPageBytes * kPageBytes;
   for (std::size_t at = 0; at < pages; at += kBlockBytes) {
     Block block;
     block.offset = offset + at;
@@ -97,11 +97,11 @@ void FileReader::plan(const ReadRange& range) {
 void FileReader::plan_bounced(std::uint64_t offset, ByteSpan into) {
   while (!into.empty()) {
     Block block;
-    block.offset = offset / kPage * kPage;
+    block.offset = offset / kPageBytes * kPageBytes;
     block.skip_bytes = static_cast<std::size_t>(offset - block.offset);
     const std::size_t take = std::min(kBounceBytes - block.skip_bytes, into.size());
     block.needed_bytes = block.skip_bytes + take;
-    block.bytes = static_cast<std::size_t>(div_ceil<std::uint64_t>(block.needed_bytes, kPage) * kPage);
+    block.bytes = static_cast<std::size_t>(div_ceil<std::uint64_t>(block.needed_bytes, kPageBytes) * kPageBytes);
     block.into = into.first(take);
     waiting_.push_back(std::move(block));
     offset += take;
@@ -133,7 +133,7 @@ void FileReader::pump() {
     std::byte* target = block.direct != nullptr ? block.direct : block.bounce.data();
     std::size_t bytes = block.bytes - block.done_bytes;
     if (folder_.runtime().point("tier.short_read") != 0) {
-      bytes = std::max<std::size_t>(kPage, bytes / 2 / kPage * kPage);
+      bytes = std::max<std::size_t>(kPageBytes, bytes / 2 / kPageBytes * kPageBytes);
     }
     io_->add(
         {IoRequest::Kind::kRead, fd_.get(), target + block.done_bytes, bytes, block.offset + block.done_bytes, slot});
@@ -168,7 +168,7 @@ void FileReader::ended(const IoDone& done) {
   if (!again) {
     auto got = static_cast<std::size_t>(result);
     const std::size_t total = block.done_bytes + got;
-    if (total < block.needed_bytes && direct_) got = got / kPage * kPage;  // goes on at a whole page
+    if (total < block.needed_bytes && direct_) got = got / kPageBytes * kPageBytes;  // goes on at a whole page
     if (got == 0 && total < block.needed_bytes) {
       fail(ends_early(block));
       return;

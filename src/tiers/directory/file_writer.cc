@@ -9,11 +9,11 @@
 #include <utility>
 
 #include "base/check.h"
+#include "tiers/page.h"
 
 namespace steelyard::tiers::directory {
 namespace {
 
-constexpr std::uint64_t kPage = 4096;
 constexpr std::size_t kPieceBytes = 16 * 1024 * 1024;
 constexpr std::size_t kStreamBufferBytes = kPutStreamBytesMax / 2;
 /// The caller holds the memory already, so all pieces of an object of usual size may be under way; one place is the
@@ -21,7 +21,7 @@ constexpr std::size_t kStreamBufferBytes = kPutStreamBytesMax / 2;
 constexpr std::size_t kPiecesUnderWayMax = 8;
 constexpr std::uint64_t kSyncTag = UINT64_MAX;
 
-bool is_page_aligned(const std::byte* data) { return reinterpret_cast<std::uintptr_t>(data) % kPage == 0; }
+bool is_page_aligned(const std::byte* data) { return reinterpret_cast<std::uintptr_t>(data) % kPageBytes == 0; }
 
 }  // namespace
 
@@ -116,7 +116,7 @@ void FileWriter::start_whole(ByteView data) {
     fail(append(data));
     return;
   }
-  const std::size_t whole_pages = data.size() / kPage * kPage;
+  const std::size_t whole_pages = data.size() / kPageBytes * kPageBytes;
   if (const auto tail = data.subspan(whole_pages); !tail.empty()) fail(write_through_cache(tail, whole_pages));
   if (!status_.ok()) return;
   io_ = folder_.engine().acquire();
@@ -168,7 +168,7 @@ Status FileWriter::append(ByteView data) {
 
 /// Starts to write the whole pages of the buffer being filled.
 Status FileWriter::send_buffer() {
-  const std::size_t pages = filled_ / kPage * kPage;
+  const std::size_t pages = filled_ / kPageBytes * kPageBytes;
   if (pages > 0) {
     buffer_busy_[static_cast<std::size_t>(filling_)] = true;
     queue({buffers_[static_cast<std::size_t>(filling_)].data(), pages, appended_ - filled_, filling_});
@@ -191,7 +191,8 @@ void FileWriter::pump() {
     waiting_.pop_front();
     *free_slot = piece;
     std::size_t bytes = piece.bytes;
-    if (runtime.point("tier.short_write") != 0) bytes = std::max<std::size_t>(kPage, bytes / 2 / kPage * kPage);
+    if (runtime.point("tier.short_write") != 0)
+      bytes = std::max<std::size_t>(kPageBytes, bytes / 2 / kPageBytes * kPageBytes);
     if (const int fault = runtime.point("tier.write"); fault != 0) {
       pretended.push_back({slot, -fault});
     } else if (runtime.point("tier.zero_write") != 0) {
@@ -258,7 +259,7 @@ void FileWriter::piece_ended(const IoDone& done) {
     return;
   }
   auto wrote = static_cast<std::size_t>(result);
-  if (direct_ && wrote < piece.bytes) wrote = wrote / kPage * kPage;
+  if (direct_ && wrote < piece.bytes) wrote = wrote / kPageBytes * kPageBytes;
   if (wrote == 0) {
     fail({Code::kUnavailable, "write " + folder_.full(relative_) + ": " + std::to_string(result) + " of " +
                                   std::to_string(piece.bytes) + " bytes written at offset " +
@@ -289,7 +290,7 @@ void FileWriter::drain() {
 
 Status FileWriter::close() {
   if (status_.ok() && appended_ > 0 && io_) {
-    const std::size_t pages = filled_ / kPage * kPage;
+    const std::size_t pages = filled_ / kPageBytes * kPageBytes;
     const std::vector<std::byte> tail(buffers_[static_cast<std::size_t>(filling_)].data() + pages,
                                       buffers_[static_cast<std::size_t>(filling_)].data() + filled_);
     const std::uint64_t tail_offset = appended_ - tail.size();

@@ -13,6 +13,7 @@
 #include "base/checked.h"
 #include "base/units.h"
 #include "tiers/directory/layout.h"
+#include "tiers/page.h"
 
 namespace steelyard::tiers::memory {
 namespace {
@@ -51,7 +52,7 @@ std::string operation_of(int fd) {
 }  // namespace
 
 std::uint64_t charged_bytes(std::uint64_t bytes) {
-  return checked_mul(div_ceil(bytes, kMemoryPageBytes), kMemoryPageBytes).value_or(UINT64_MAX / 2);
+  return checked_mul(div_ceil(bytes, kPageBytes), kPageBytes).value_or(UINT64_MAX / 2);
 }
 
 Claim::~Claim() { static_cast<void>(folder_.unlink(relative_)); }
@@ -223,7 +224,7 @@ Result<Account::Look> Account::look(const std::string& own, std::string_view ope
   SY_ASSIGN_OR_RETURN(const MemoryPlace there, place());
   Look found;
   // A claim that is to come takes a page of the filesystem for itself.
-  found.room = there.room(used, claims.bytes, own.empty() ? kMemoryPageBytes : 0);
+  found.room = there.room(used, claims.bytes, own.empty() ? kPageBytes : 0);
   found.room.where = "the hot tier " + folder_.path();
   found.others = claims.others;
   return found;

@@ -8,6 +8,7 @@
 #include "base/units.h"
 #include "tiers/memory/account.h"
 #include "tiers/open.h"
+#include "tiers/page.h"
 
 namespace steelyard::tiers {
 
@@ -67,7 +68,7 @@ Room MemoryPlace::room(std::uint64_t used_bytes, std::uint64_t claimed_bytes, st
   Room least = *std::ranges::min_element(rooms, {}, [](const Room& room) {
     return std::pair(room.bytes, UINT64_MAX - room.over_bytes);  // the one that is exceeded most
   });
-  least.bytes = least.bytes / kMemoryPageBytes * kMemoryPageBytes;
+  least.bytes = least.bytes / kPageBytes * kPageBytes;
   least.over_bytes = memory::charged_bytes(least.over_bytes);
   return least;
 }

@@ -11,13 +11,13 @@
 #include "base/check.h"
 #include "base/process.h"
 #include "tiers/memory/memory_file.h"
+#include "tiers/page.h"
 
 namespace steelyard::tiers::memory {
 namespace {
 
 using directory::describe;
 
-constexpr std::uint64_t kPage = 4096;
 constexpr std::uint64_t kStatBlock = 512;  ///< the unit of st_blocks
 
 }  // namespace
@@ -239,7 +239,7 @@ Status MemoryTier::put_catalog_copy(std::uint64_t sequence, std::string_view /*b
 
 Status MemoryTier::map(const ObjectName& name, std::uint64_t bytes, const AddressRange& range, std::size_t offset) {
   SY_RETURN_IF_ERROR(check(name));
-  if (offset % kPage != 0 || offset > range.size() || charged_bytes(bytes) > range.size() - offset) {
+  if (offset % kPageBytes != 0 || offset > range.size() || charged_bytes(bytes) > range.size() - offset) {
     return {Code::kInvalidArgument, "cannot map " + std::to_string(bytes) + " bytes of " + describe(name) +
                                         " at offset " + std::to_string(offset) + " of an address range of " +
                                         std::to_string(range.size()) + " bytes: wanted a multiple of 4096 inside it"};

@@ -10,6 +10,7 @@
 
 #include "base/checked.h"
 #include "tiers/directory/layout.h"
+#include "tiers/page.h"
 #include "tiers/simulated/simulated_tier.h"
 
 namespace steelyard::tiers {
@@ -17,8 +18,6 @@ namespace {
 
 using directory::describe;
 using State = SimulatedDisk::State;
-
-constexpr std::uint64_t kPage = 4096;
 
 }  // namespace
 
@@ -74,7 +73,7 @@ void SimulatedDisk::vanish() {
 Status SimulatedTier::map(const ObjectName& name, std::uint64_t bytes, const AddressRange& range, std::size_t offset) {
   if (!traits_.mappable) return Tier::map(name, bytes, range, offset);
   SY_RETURN_IF_ERROR(check(name));
-  if (offset % kPage != 0 || offset > range.size() || bytes > range.size() - offset) {
+  if (offset % kPageBytes != 0 || offset > range.size() || bytes > range.size() - offset) {
     return {Code::kInvalidArgument, "cannot map " + describe(name) + " there"};
   }
   SY_RETURN_IF_ERROR(fault("tier.map"));
@@ -88,7 +87,7 @@ Status SimulatedTier::map(const ObjectName& name, std::uint64_t bytes, const Add
   }
   // A copy stands for the mapping: what is mapped never changes.
   std::byte* at = range.data() + offset;
-  const std::size_t pages = (bytes + kPage - 1) / kPage * kPage;
+  const std::size_t pages = (bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
   if (pages == 0) return {};
   if (::mprotect(at, pages, PROT_READ | PROT_WRITE) != 0) return errno_status(errno, "mprotect", describe(name));
   std::memcpy(at, inode->bytes.data(), bytes);
