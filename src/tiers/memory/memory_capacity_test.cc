@@ -211,7 +211,7 @@ TEST(MemoryPlaceTest, WhatIsAboveALimitHasToGoFirst) {
   place.filesystem_bytes = 100 * kMiB;
   place.capacity_bytes = 100 * kMiB;
   EXPECT_EQ(place.room(90 * kMiB, 0).over_bytes, 0U) << "full is not above it";
-  EXPECT_EQ(place.room(90 * kMiB, 0, 1).over_bytes, kMemoryPageBytes) << "in whole pages";
+  EXPECT_EQ(place.room(90 * kMiB, 0, 1).over_bytes, kPageBytes) << "in whole pages";
   EXPECT_EQ(place.room(90 * kMiB, 3 * kMiB).over_bytes, 3 * kMiB);
 
   place.capacity_bytes = 50 * kMiB;  // it was lowered
