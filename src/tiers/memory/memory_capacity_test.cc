@@ -12,6 +12,7 @@
 
 #include "hash/sha256.h"
 #include "tiers/memory/test_instance.h"
+#include "tiers/page.h"
 
 namespace steelyard::tiers {
 namespace {
