@@ -12,6 +12,7 @@
 #include "base/utf8.h"
 #include "catalog/catalog.h"
 #include "formats/ref.h"
+#include "metadata/memory_instance.h"
 #include "store/context.h"
 #include "store/group_observer.h"
 #include "store/manifest_file.h"
@@ -22,6 +23,7 @@ namespace {
 
 using Check = DoctorReport::Check;
 using State = DoctorReport::State;
+using metadata::InstanceView;
 
 constexpr std::string_view kName = "hot tier";
 constexpr std::size_t kNamedMax = 4;
@@ -194,16 +196,17 @@ class Contents {
 /// Of instances that are not mounted here. `known`: whether it could be seen what is.
 void look_elsewhere(Runtime& runtime, const std::string& mounted, bool known, const std::vector<MemoryRecord>& recorded,
                     std::vector<Check>& checks) {
-  std::map<std::string, std::vector<std::string>> by_instance;
+  std::map<std::pair<std::string, std::string>, std::vector<std::string>> by_instance;
   for (const MemoryRecord& record : recorded) {
-    by_instance[record.instance].push_back(formats::format_ref(record.identity));
+    by_instance[{record.instance, record.boot_id}].push_back(formats::format_ref(record.identity));
   }
-  for (const auto& [instance, refs] : by_instance) {
-    const tiers::InstanceView view = tiers::view_of_instance(instance, mounted, runtime.epoch());
-    if (view == tiers::InstanceView::kMounted) continue;
+  for (const auto& [named, refs] : by_instance) {
+    const auto& [instance, boot_id] = named;
+    const InstanceView view = metadata::view_of_instance({instance, boot_id}, {mounted, runtime.epoch()});
+    if (view == InstanceView::kMounted) continue;
     const std::string what =
         fmt::format("{} recorded in memory instance {}, ", counted(refs.size(), "revision"), instance);
-    if (view == tiers::InstanceView::kGone) {
+    if (view == InstanceView::kGone) {
       checks.push_back(check(State::kWarning, what + "which an earlier boot had: " + some_of(refs),
                              "`steelyard reconcile` records that it is gone"));
     } else if (!known) {
