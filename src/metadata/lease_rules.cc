@@ -21,18 +21,17 @@ Status validate_acquire(const AcquireLease& command) {
 
 /// OK when a lease may be taken.
 Status check_leasable(const RevisionRecord& record, bool allow_degraded) {
-  const std::string ref = formats::format_ref(record.identity);
-  const std::string found = ref + " is " + state_and_since(record);
+  if (record.availability == Availability::kReady) return {};
+  if (record.availability == Availability::kDegraded && allow_degraded) return {};
+  const std::string found = formats::format_ref(record.identity) + " is " + state_and_since(record);
   switch (record.availability) {
-    case Availability::kReady:
-      return {};
     case Availability::kDegraded:
-      if (allow_degraded) return {};
       return {Code::kNotReady,
               found + " (" + std::to_string(record.damage.count) + " damaged or missing objects), wanted READY",
               "`steelyard verify` names the damage; --allow-degraded reads what is intact"};
     case Availability::kImporting:
       return {Code::kNotReady, found + ", wanted READY", "wait for its import, or import it again"};
+    case Availability::kReady:
     case Availability::kDeleting:
     case Availability::kDeleted:
       break;

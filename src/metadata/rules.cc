@@ -37,9 +37,14 @@ struct Judge {
 }  // namespace
 
 Result<Prepared> WeightMetadataStore::prepare(const StateView& view, const Command& command, const Now& now) {
+  SY_ASSIGN_OR_RETURN(const EpochState epoch, epoch_of(view));
+  return prepare(view, epoch, command, now);
+}
+
+Result<Prepared> WeightMetadataStore::prepare(const StateView& view, const EpochState& epoch, const Command& command,
+                                              const Now& now) {
   SY_RETURN_IF_ERROR(validate_now(now));
-  Turn turn{Overlay(view), now, {}, view.sequence() + 1, {}, {}};
-  SY_ASSIGN_OR_RETURN(turn.epoch, epoch_of(view));
+  Turn turn{Overlay(view), now, epoch, view.sequence() + 1, {}, {}};
   SY_RETURN_IF_ERROR(begin_epoch(turn));
   turn.now.mono_ms = std::max(now.mono_ms, turn.epoch.last_mono_ms);
   SY_RETURN_IF_ERROR(std::visit(Judge{turn}, command));

@@ -23,6 +23,9 @@ class WeightMetadataStore {
   /// `now.epoch` is not the state's, the entries begin with EPOCH_BEGUN and the re-armed writers and leases, and the
   /// command is judged after them. Deterministic: same arguments, same result, byte for byte.
   static Result<Prepared> prepare(const StateView& view, const Command& command, const Now& now);
+  /// The same for who has read the view's epoch (epoch_of) already.
+  static Result<Prepared> prepare(const StateView& view, const EpochState& epoch, const Command& command,
+                                  const Now& now);
 };
 
 /// NOT_FOUND, saying "compacted" where a watermark covers the generation; INVALID_ARGUMENT for a malformed identity.

@@ -151,11 +151,11 @@ Result<metadata::RevisionRecord> record_findings(Context& context, metadata::Rev
              std::ranges::count(now.damaged, formats::payload_key(record.identity, name.index)) == 0;
     });
     ObjectFindings judged = now;
-    const bool going = record.operation && record.operation->kind == metadata::OperationKind::kEvicting;
-    // A replica that is on its way out serves nobody for long, and the eviction must hear of the damage.
-    const std::string instance = going ? std::string() : seen.hot_instance;
+    // No repair could be begun beside a move, and an eviction must hear of the damage: whoever ends it looks again.
+    const bool moving = record.operation && metadata::moves_replicas(record.operation->kind);
+    const std::string instance = moving ? std::string() : seen.hot_instance;
     SY_ASSIGN_OR_RETURN(Spared to_repair, spare_what_is_hot(context, record, instance, judged));
-    for (const auto& [object, bytes] : now.bad_in_memory) {
+    for (const auto& [object, bytes] : judged.bad_in_memory) {
       ++to_repair.objects;
       to_repair.bytes += bytes;
     }

@@ -18,7 +18,8 @@ struct Spared {
 };
 
 /// Takes out of the damaged those objects of which the memory `instance` has a whole replica, which is read for it:
-/// they are no damage of the revision, and returned.
+/// they are no damage of the revision, and returned. Adds to what is bad in memory those that are so too, where nobody
+/// has recorded them before.
 Result<Spared> spare_what_is_hot(Context& context, const metadata::RevisionRecord& record, const std::string& instance,
                                  ObjectFindings& findings);
 

@@ -103,6 +103,49 @@ TEST_F(HotRepairTest, WithoutRoomForBothABadReplicaGoes) {
   EXPECT_TRUE(verify().problems.empty());
 }
 
+TEST_F(HotRepairTest, BlocksThatAreBadInDifferentReplicasMakeAWholeOne) {
+  ImportRequest import;
+  import.source = root_.path() + "/src";
+  import.target.ref = {"two-blocks", "main", std::nullopt};
+  import.chunk_bytes = 2 * kMiB;
+  const auto source = open_source(import.source, false);
+  const auto imported = run_import(*context_, import, **source, silent_, cancel_);
+  ASSERT_TRUE(imported.ok()) << imported.status().to_string();
+  identity_ = imported->record.identity;
+  request_.target = selector_of(identity_);
+  ASSERT_TRUE(rehydrate().ok());
+  damage_cold(0);
+  for (const auto& file : fs::recursive_directory_iterator(memory_.path())) {
+    if (file.path().filename() != "00000000") continue;
+    fs::permissions(file.path(), fs::perms::owner_all);
+    std::fstream bad(file.path(), std::ios::in | std::ios::out | std::ios::binary);
+    bad.seekp(kMiB + 5);
+    bad.put('!');
+  }
+  EXPECT_EQ(evict().code(), Code::kCorrupt);
+  ASSERT_TRUE(record().operation) << "a repair is begun by who finds it";
+  EXPECT_EQ(record().operation->kind, metadata::OperationKind::kRepairing);
+  EXPECT_TRUE(reconcile().failed.empty());
+  EXPECT_EQ(record().availability, metadata::Availability::kReady);
+  EXPECT_TRUE(verify().problems.empty());
+  EXPECT_TRUE(evict().ok());
+}
+
+TEST_F(HotRepairTest, WhatNobodyHasIsTriedOnce) {
+  ASSERT_TRUE(rehydrate().ok());
+  damage_cold(1);
+  damage_hot(1);
+  EXPECT_EQ(evict().code(), Code::kCorrupt);
+  for (int pass = 0; pass < 3; ++pass) reconcile();
+  EXPECT_EQ(record().availability, metadata::Availability::kDegraded);
+  EXPECT_FALSE(record().operation);
+  std::uint64_t repairs = 0;
+  for (const metadata::Operation& ended : record().finished_operations) {
+    repairs += ended.kind == metadata::OperationKind::kRepairing ? 1 : 0;
+  }
+  EXPECT_EQ(repairs, 1U);
+}
+
 class SharedHotRepairTest : public HotRepairTest {
  protected:
   void SetUp() override {

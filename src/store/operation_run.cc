@@ -21,6 +21,8 @@ using metadata::RevisionRecord;
 /// Between reading a record and starting an operation on it others may change it.
 constexpr int kTriesMax = 5;
 constexpr std::int64_t kPauseMs = 100;
+/// Whether a runner that is waited for is alive.
+constexpr std::int64_t kLookMs = 500;
 
 bool is_deleted(Context& context, const RevisionRecord& record) { return !check_not_deleted(context, record).ok(); }
 
@@ -44,17 +46,53 @@ Status OperationRun::run() {
     const bool moved = (done.code() == Code::kStaleGeneration || moved_) && !asked_.expected_generation;
     if (!busy && !moved) return done;
     SY_RETURN_IF_ERROR(stop_.status(noun()));
+    const std::string awaited = is_own() ? record_.operation->operation_id : std::string();
     const bool was_running = record_.operation.has_value();
     SY_ASSIGN_OR_RETURN(record_, resolve(context_.catalog, same, Purpose::kReadDegraded));
-    const bool somebody_works = is_own() || (was_running && !record_.operation);
-    if (busy && !somebody_works) return done;
-    if (busy) {
-      if (!std::exchange(said_that_it_waits_, true)) observer_.warning("waiting: " + done.message());
-      context_.runtime.sleep_ms(kPauseMs);
-    } else if (tries++ == kTriesMax) {
-      return done;
+    if (!busy) {
+      if (tries++ == kTriesMax) return done;
+      continue;
     }
+    SY_RETURN_IF_ERROR(check_not_failed(awaited));
+    const bool somebody_works = is_own() || (was_running && !record_.operation);
+    if (!somebody_works) return done;
+    if (!std::exchange(said_that_it_waits_, true)) observer_.warning("waiting: " + done.message());
+    SY_RETURN_IF_ERROR(wait_for_runner());
+    SY_ASSIGN_OR_RETURN(record_, resolve(context_.catalog, same, Purpose::kReadDegraded));
+    SY_RETURN_IF_ERROR(check_not_failed(awaited));
   }
+}
+
+/// Until no live process carries the operation out. The log wakes it; a runner that dies says nothing, so it is looked
+/// for now and then.
+Status OperationRun::wait_for_runner() {
+  for (bool is_first = true;; is_first = false) {
+    SY_RETURN_IF_ERROR(stop_.status(noun()));
+    SY_ASSIGN_OR_RETURN(const std::uint64_t now, context_.catalog.sequence());
+    SY_ASSIGN_OR_RETURN(const bool runs, context_.catalog.is_being_run(record_.identity));
+    if (!runs) {
+      // Something else was in the way, and nothing tells when it is not.
+      if (is_first) context_.runtime.sleep_ms(kPauseMs);
+      return {};
+    }
+    catalog::WatchQuery query;
+    query.identity = record_.identity;
+    query.after = now;
+    query.deadline_mono_ms = context_.runtime.mono_ms() + kLookMs;
+    query.cancel = &stop_.flag();
+    SY_RETURN_IF_ERROR(context_.catalog.watch_weight_revisions(query).status());
+  }
+}
+
+/// What met damage meets it again, and has read everything before.
+Status OperationRun::check_not_failed(const std::string& operation_id) const {
+  const metadata::Operation* awaited = metadata::find_operation(record_, operation_id);
+  if (awaited == nullptr || awaited->state != OperationState::kFailed) return {};
+  const bool is_repaired = record_.operation && record_.operation->kind == metadata::OperationKind::kRepairing;
+  if (record_.damage.count == 0 && !is_repaired) return {};
+  return {Code::kCorrupt,
+          fmt::format("{} that was waited for has failed (operation {}): {}", noun(), operation_id, awaited->message),
+          fmt::format("repair it: steelyard repair {}", ref())};
 }
 
 Status OperationRun::run_on_record() {
@@ -227,7 +265,8 @@ Status OperationRun::stopped(RunnerKeeper& runner, Status why) {
   if (found.ok() && found->operation.state == OperationState::kCancelled) {
     // What it moved stays, and is to be known.
     if (metadata::moves_replicas(asked_.kind)) {
-      record_findings(context_, found->record, {}, stop_).status().ignore("a reconcile finds it");
+      const ObjectFindings in_doubt{.damaged = found->record.damage.objects, .whole = {}};
+      record_findings(context_, found->record, in_doubt, stop_).status().ignore("a reconcile finds it");
     }
     return {Code::kConflict,
             fmt::format("{} of {} was {} (operation {}); what it did stays", noun(), ref(), found->operation.message,

@@ -95,6 +95,8 @@ class OperationRun {
 
  private:
   Status run_on_record();
+  Status wait_for_runner();
+  Status check_not_failed(const std::string& operation_id) const;
   const metadata::Operation* done_before() const;
   Status check_expected() const;
   Status start();

@@ -70,6 +70,8 @@ class Rehydration final : public ResidencyRun {
     if (!record_.hot_instance.empty() && record_.hot_instance != hot_.instance) return false;
     if (record_.hot_members >= (plan_ ? plan_->hot_members : objects())) return true;
     SY_RETURN_IF_ERROR(check_not_deleted(context_, record_));
+    // Others removed some of it between the look and the record.
+    moved_ = true;
     return Status(Code::kUnavailable, "what of " + ref() + " lies in memory could not be seen to its end",
                   "run the same command again");
   }

@@ -8,7 +8,9 @@
 #include "store/delete.h"
 #include "store/gc.h"
 #include "store/manifest_file.h"
+#include "store/runner_keeper.h"
 #include "store/test_hot_store.h"
+#include "store/verify.h"
 
 namespace steelyard::store {
 namespace {
@@ -197,6 +199,93 @@ TEST_F(RehydrateTest, MemoryThatWasWipedIsNotKnownToBeGoneUntilAsMuchIsThereAgai
   ASSERT_TRUE(second.ok()) << second.status().to_string();
   EXPECT_EQ(second->record.residency, Residency::kHot);
   EXPECT_NE(second->record.hot_instance, first->record.hot_instance);
+}
+
+TEST_F(RehydrateTest, WhatGoesWhileItIsLookedAtIsBroughtAgain) {
+  runtime_.skip_sleeps();
+  ResidencyRequest eviction = request_;
+  eviction.wait_for_others = false;
+  int brought = 0;
+  for (int moment = 1; moment <= 8; ++moment) {
+    ASSERT_TRUE(rehydrate().ok());
+    int locks = 0;
+    bool went = false;
+    runtime_.on("tier.lock", [&] {
+      if (++locks == moment) went = run_evict(*context_, eviction, silent_, cancel_).ok();
+    });
+    const auto again = rehydrate();
+    runtime_.on("tier.lock", {});
+    if (!went) {
+      // The eviction met the lock and is left, or there was no such moment.
+      EXPECT_TRUE(again.ok() || again.code() == Code::kBusy) << again.status().to_string();
+      ASSERT_TRUE(!record().operation || run_evict(*context_, eviction, silent_, cancel_).ok());
+      continue;
+    }
+    ASSERT_TRUE(again.ok()) << "at lock " << moment << ": " << again.status().to_string();
+    EXPECT_EQ(again->record.residency, Residency::kHot);
+    brought += again->moved_objects == kObjects ? 1 : 0;
+  }
+  EXPECT_GE(brought, 2) << "before the look, and after it";
+}
+
+TEST_F(RehydrateTest, ColdDamageThatIsFoundMeanwhileIsRepairedWhenItEnds) {
+  // What is found beside a move could not be repaired then, and would be forgotten.
+  int brought = 0;
+  runtime_.on("rehydrate.after_object", [&] {
+    if (++brought != 2) return;
+    damage_cold(0);
+    ASSERT_TRUE(run_verify(*context_, request_.target, silent_, cancel_).ok());
+    EXPECT_EQ(record().damage.count, 1U) << "known to whoever comes, should this runner die";
+  });
+  const auto done = rehydrate();
+  runtime_.on("rehydrate.after_object", {});
+  ASSERT_TRUE(done.ok()) << done.status().to_string();
+  EXPECT_EQ(done->record.availability, metadata::Availability::kReady) << "memory has it";
+  ASSERT_TRUE(done->record.operation);
+  EXPECT_EQ(done->record.operation->kind, metadata::OperationKind::kRepairing);
+  reconcile();
+  ASSERT_TRUE(evict().ok());
+  EXPECT_TRUE(cat() == data_);
+}
+
+TEST_F(RehydrateTest, WhoWaitedForOneThatMetDamageReadsNothingAgain) {
+  damage_cold(3);
+  request_.wait = false;
+  ASSERT_TRUE(rehydrate().ok());
+  const std::string id = record().operation->operation_id;
+  metadata::TakeOperation take;
+  take.identity = identity_;
+  take.operation_id = id;
+  take.runner = runner_grant(runtime_, 600'000);
+  take.hot_instance = record().operation->hot_instance;
+  take.hot_boot_id = runtime_.epoch();
+  ASSERT_TRUE(catalog_->take_operation(take).ok());
+  request_.wait = true;
+  // The other runner meets the damage while this one waits.
+  class Ending final : public Observer {
+   public:
+    explicit Ending(std::function<void()> end) : end_(std::move(end)) {}
+    void progress(const Progress& /*progress*/) override {}
+    void warning(const std::string& /*message*/) override { end_(); }
+
+   private:
+    std::function<void()> end_;
+  };
+  Ending ending([&] {
+    ASSERT_TRUE(run_verify(*context_, request_.target, silent_, cancel_).ok());
+    metadata::EndOperation end;
+    end.identity = identity_;
+    end.token = {id, take.runner.token, 1};
+    end.state = metadata::OperationState::kFailed;
+    end.message = "the cold object 3 is bad";
+    const auto ended = catalog_->end_operation(end);
+    ASSERT_TRUE(ended.ok()) << ended.status().to_string();
+  });
+  const auto waited = run_rehydrate(*context_, request_, ending, cancel_);
+  EXPECT_EQ(waited.code(), Code::kCorrupt) << waited.status().to_string();
+  EXPECT_NE(waited.status().message().find("the cold object 3 is bad"), std::string::npos);
+  EXPECT_NE(waited.status().hint().find("steelyard repair m@main#1"), std::string::npos) << waited.status().hint();
+  EXPECT_EQ(record().finished_operations.size(), 1U) << "it started none of its own";
 }
 
 TEST_F(RehydrateTest, MembersThatWentAreSeen) {

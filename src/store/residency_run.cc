@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/log.h"
 #include "store/damage_record.h"
 #include "store/resolve.h"
 
@@ -38,6 +39,8 @@ Result<ResidencyResult> ResidencyRun::run(Begin begin) {
   if (context_.hot == nullptr) return Status(Code::kUnavailable, "this store has no memory tier");
   begin_ = begin;
   SY_RETURN_IF_ERROR(OperationRun::run());
+  const bool ran = !token_.token.empty();
+  if (ran && record_.damage.count > 0) look_again_at_damage();
   result_.record = std::move(record_);
   result_.operation = std::move(operation_);
   return std::move(result_);
@@ -139,7 +142,7 @@ bool ResidencyRun::can_never_go_on(const Status& why) const {
          (why.code() == Code::kBusy && request_.only_if_idle);
 }
 
-/// What was found or recorded while replicas might go, memory may have.
+/// What was found or recorded while replicas moved, memory may have.
 void ResidencyRun::look_again_at_damage() {
   auto now = context_.catalog.get_weight_revision(record_.identity);
   if (now.ok() && bad_) {
@@ -148,7 +151,12 @@ void ResidencyRun::look_again_at_damage() {
   }
   if (!now.ok() || now->damage.objects.empty()) return;
   const ObjectFindings findings{.damaged = now->damage.objects, .whole = {}};
-  record_findings(context_, *now, findings, stop_).status().ignore("it is recorded as damaged");
+  auto recorded = record_findings(context_, *now, findings, stop_);
+  if (recorded.ok()) {
+    record_ = std::move(recorded).value();
+  } else {
+    log_info("what is damaged of {} is not looked at again: {}", ref(), recorded.status().message());
+  }
 }
 
 /// What is taken back goes after the record has ceased to count it, and before anybody counts again.
@@ -171,7 +179,7 @@ Status ResidencyRun::fail(RunnerKeeper& keeper, const Status& why) {
   if (never_to_go_on_) {
     moved_ = true;
     token_ = {};
-  } else if (why.code() == Code::kCorrupt) {
+  } else {
     look_again_at_damage();
   }
   return {};

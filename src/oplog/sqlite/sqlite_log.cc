@@ -391,9 +391,11 @@ Status SqliteLog::fill_group(Session& session, const Group& group, LastAppend& l
     const std::lock_guard lock(pool_mutex_);
     wrote_ = true;
   }
-  session.tail.unfollow();
-  if (group.front()->body != nullptr) return (*group.front()->body)(session);
-  SY_ASSIGN_OR_RETURN(std::uint64_t sequence, session.tail.catch_up(*session.connection, codec_));
+  if (group.front()->body != nullptr) {
+    session.tail.unfollow();
+    return (*group.front()->body)(session);
+  }
+  SY_ASSIGN_OR_RETURN(std::uint64_t sequence, session.tail.follow(*session.connection, codec_));
   for (const auto& waiter : group) SY_RETURN_IF_ERROR(prepare_one(session, *waiter, sequence, last));
   if (last.sequence != 0 && session.tail.is_due()) SY_RETURN_IF_ERROR(session.tail.fold(*session.connection));
   SY_POINT(runtime_, "log.prepared");

@@ -31,9 +31,10 @@ class Tail {
   /// error the tail is empty. CORRUPT for damaged rows, as read_appends.
   Result<std::uint64_t> catch_up(Connection& connection, const StateCodec& codec);
 
-  /// The same for who only reads, and cheaper where no other connection has written since the last call.
+  /// The same, and cheaper where no other connection has written since the last call.
   Result<std::uint64_t> follow(Connection& connection, const StateCodec& codec);
-  /// The connection writes: what it does itself does not show as a change made by others.
+  /// The connection writes otherwise than by add() and fold(): what it does itself does not show as a change made by
+  /// others.
   void unfollow() { version_.reset(); }
 
   /// Adds an append that the transaction has just put into the log.
