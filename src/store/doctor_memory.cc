@@ -112,8 +112,8 @@ void look_at_limits(const tiers::MemoryPlace& place, std::vector<Check>& checks)
 /// What lies in the instance that is mounted here, beside what the records say of it.
 class Contents {
  public:
-  Contents(tiers::Tier& tier, std::string instance, catalog::Catalog& catalog)
-      : tier_(tier), instance_(std::move(instance)), catalog_(catalog) {}
+  Contents(tiers::Tier& tier, std::string instance, const std::string& boot_id, catalog::Catalog& catalog)
+      : tier_(tier), instance_(std::move(instance)), boot_id_(boot_id), catalog_(catalog) {}
 
   void look(const std::vector<MemoryRecord>& recorded, std::vector<Check>& checks) {
     const auto usage = tier_.usage([this](const tiers::ObjectStat& object) {
@@ -155,18 +155,32 @@ class Contents {
   void find_orphans(std::vector<Check>& checks) {
     std::uint64_t count = 0;
     std::uint64_t bytes = 0;
+    std::uint64_t stray_bytes = 0;
+    std::vector<std::string> stray;
     for (const auto& [group, there] : groups_) {
       const auto record = catalog_.find_by_group(group);
       if (!record.ok()) return checks.push_back(problem(record.status()));
-      if (*record && is_published((*record)->availability)) continue;
-      ++count;
-      bytes += there.bytes;
+      if (!*record || !is_published((*record)->availability)) {
+        ++count;
+        bytes += there.bytes;
+        continue;
+      }
+      const auto view = metadata::view_of_instance(metadata::instance_of(**record), {instance_, boot_id_});
+      if (view != InstanceView::kElsewhere) continue;
+      stray.push_back(formats::format_ref((*record)->identity));
+      stray_bytes += there.bytes;
     }
-    if (count == 0) return;
-    checks.push_back(check(
-        State::kWarning,
-        fmt::format("{} that no readable revision refers to, with {}", counted(count, "group"), format_size(bytes)),
-        "`steelyard reconcile` ends what is being deleted, `steelyard gc` frees the rest"));
+    if (count > 0) {
+      checks.push_back(check(
+          State::kWarning,
+          fmt::format("{} that no readable revision refers to, with {}", counted(count, "group"), format_size(bytes)),
+          "`steelyard reconcile` ends what is being deleted, `steelyard gc` frees the rest"));
+    }
+    if (stray.empty()) return;
+    checks.push_back(check(State::kWarning,
+                           fmt::format("{} here of {}, recorded in another memory instance: {}",
+                                       format_size(stray_bytes), counted(stray.size(), "revision"), some_of(stray)),
+                           "nobody reads it here: `steelyard gc` or `steelyard evict REF` frees it"));
   }
 
   void find_missing(const std::vector<MemoryRecord>& recorded, std::vector<Check>& checks) {
@@ -189,6 +203,7 @@ class Contents {
 
   tiers::Tier& tier_;
   const std::string instance_;
+  const std::string& boot_id_;
   catalog::Catalog& catalog_;
   std::map<std::string, Group> groups_;
 };
@@ -253,7 +268,7 @@ std::vector<Check> examine_memory(Runtime& runtime, const StoreOptions& options,
       mounted = *instance;
       TierObserver observer(*parts.cold);
       catalog::Catalog catalog(runtime, *parts.log, observer, {});
-      Contents(**tier, mounted, catalog).look(recorded, checks);
+      Contents(**tier, mounted, runtime.epoch(), catalog).look(recorded, checks);
     }
   }
   look_elsewhere(runtime, mounted, known, recorded, checks);

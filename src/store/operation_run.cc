@@ -283,6 +283,7 @@ Status OperationRun::stopped(RunnerKeeper& runner, Status why) {
     const Status renewed = context_.catalog.report_operation(sign).status();
     if (is_lost(renewed)) why = renewed;
   }
+  if (is_lost(why)) after_loss();
   const std::string next = fmt::format("the operation goes on with `{}`", same_command());
   const std::string hint = why.hint().empty() || is_cancelled(why) ? next : why.hint() + "; " + next;
   return std::move(why).with_hint(hint);

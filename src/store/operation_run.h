@@ -63,6 +63,8 @@ class OperationRun {
   virtual Status fail(RunnerKeeper& keeper, const Status& why) = 0;
   /// Takes back what would be of no use to whoever comes next: the revision is deleted.
   virtual void clear_up() {}
+  /// What is left to do once the operation is another runner's, or has ended.
+  virtual void after_loss() {}
   /// Of the end of what is DONE.
   virtual std::string done_message() const = 0;
   virtual std::optional<metadata::Observation> observation() { return std::nullopt; }

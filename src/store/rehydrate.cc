@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/limits.h"
+#include "base/log.h"
 #include "formats/ref.h"
 #include "metadata/turn.h"
 #include "store/damage_record.h"
@@ -183,6 +184,26 @@ class Rehydration final : public ResidencyRun {
     ++result_.moved_objects;
     if (filled.ok() && *filled == tiers::PutOutcome::kWritten) result_.read_bytes += entry.bytes;
     return {};
+  }
+
+  /// What this runner brought after others had ended its operation and evicted what it had brought. It is counted
+  /// first: the two steps of the record overtake whoever looked meanwhile and is about to publish it.
+  void after_loss() override {
+    auto now = context_.catalog.get_weight_revision(record_.identity);
+    if (!now.ok() || !is_published(now->availability) || now->operation || now->hot_members != 0) return;
+    const CancelFlag never{false};
+    now = record_findings(context_, *now, {}, StopSignal(never));
+    if (!now.ok() || now->operation || now->hot_members == 0) return;
+    const auto lock = lock_to_remove(context_, *tier_, *now);
+    if (!lock.ok()) return log_info("what came late is left in memory: {}", lock.status().to_string());
+    metadata::ReconcileRevision lowered;
+    lowered.identity = now->identity;
+    lowered.observed_generation = now->metadata_generation;
+    lowered.seen.damage = now->damage;
+    const auto leaving = [made = made_here()](const tiers::ObjectName& name) { return name.in == made; };
+    see_hot_without(context_, *now, leaving, lowered.seen);
+    if (lowered.seen.boot_id.empty()) return;
+    if (context_.catalog.reconcile_weight_revision(lowered).ok()) clear_up();
   }
 
   void clear_up() override { tier_->remove_attempt(made_here()).ignore("the next gc frees it"); }

@@ -96,6 +96,30 @@ TEST_F(RehydrateTest, WhoTakesItOverCountsWhatWasBroughtBefore) {
   EXPECT_EQ(ended.total_members, kObjects);
 }
 
+/// A runner that stood still goes on after others ended its operation and evicted everything.
+TEST_F(RehydrateTest, WhatIsBroughtAfterAnEvictionIsTakenBack) {
+  HotTier theirs(parts_.open_hot);
+  Context others{runtime_, options_, *parts_.cold, *catalog_, *observer_, options_.io_memory, false, {}, &theirs};
+  bool stopped = false;
+  runtime_.on("rehydrate.after_object", [&] {
+    if (std::exchange(stopped, true)) return;
+    const auto running = catalog_->query_operation(record().operation->operation_id).value();
+    metadata::ReportOperation idle;
+    idle.identity = identity_;
+    idle.token = {running.operation.operation_id, running.runner->token, running.runner->run_attempt};
+    idle.give_back = true;
+    ASSERT_TRUE(catalog_->report_operation(idle).ok());
+    ASSERT_TRUE(run_rehydrate(others, request_, silent_, cancel_).ok());
+    ASSERT_TRUE(run_evict(others, request_, silent_, cancel_).ok());
+    ASSERT_EQ(record().residency, Residency::kCold);
+  });
+  EXPECT_EQ(rehydrate().code(), Code::kStaleGeneration);
+  EXPECT_TRUE(stopped);
+  EXPECT_EQ(hot_bytes(), 0U);
+  EXPECT_EQ(record().residency, Residency::kCold);
+  EXPECT_TRUE(reconcile().changes.empty());
+}
+
 TEST_F(RehydrateTest, WhatAnotherRevisionBringsMeanwhileDoesForADamagedObject) {
   damage_cold(2);
   const auto tier = hot_->make().value();
