@@ -139,11 +139,10 @@ class Eviction final : public ResidencyRun {
     std::uint64_t bytes = 0;
   };
 
-  /// Waits for the permission, as long as it takes.
   Status remove(RunnerKeeper* keeper, Batch& batch, bool last) {
     if (batch.members_before_and_in_it == batch.members_before && !last) return {};
-    if (keeper != nullptr) SY_RETURN_IF_ERROR(remove_when_permitted(*keeper, batch, last));
-    if (keeper == nullptr) SY_RETURN_IF_ERROR(try_remove(nullptr, batch, last));
+    SY_RETURN_IF_ERROR(keeper != nullptr ? remove_when_permitted(*keeper, batch, last)
+                                         : try_remove(nullptr, batch, last));
     SY_POINT(context_.runtime, "evict.after_removal");
     const std::uint64_t members = batch.members_before_and_in_it;
     batch = {};
@@ -151,6 +150,7 @@ class Eviction final : public ResidencyRun {
     return {};
   }
 
+  /// Waits for the permission, as long as it takes.
   Status remove_when_permitted(RunnerKeeper& keeper, const Batch& batch, bool last) {
     for (std::int64_t pause_ms = kPauseMs;;) {
       SY_RETURN_IF_ERROR(stop_.status(noun()));

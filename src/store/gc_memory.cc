@@ -37,9 +37,9 @@ class MemoryCollection {
     SY_ASSIGN_OR_RETURN(const std::vector<std::string> groups, tier_.list_groups());
     for (const std::string& group : groups) {
       if (cancel_.load()) return cancelled("gc");
-      if (const Status status = look_at(group); is_cancelled(status)) {
-        return status;
-      } else if (!status.ok()) {
+      const Status status = look_at(group);
+      if (is_cancelled(status)) return status;
+      if (!status.ok()) {
         report_.kept.push_back(fmt::format("group {} in memory: {}", group, status.to_string()));
       }
     }
