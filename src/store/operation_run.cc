@@ -236,6 +236,7 @@ Status OperationRun::carry_out() {
   if (worked) {
     auto ended = runner.end(OperationState::kDone, done_message(), observation());
     if (!ended.ok()) {
+      if (is_lost(ended.status())) after_loss();
       // Its answer may have been lost, and a renewal have met the end.
       auto found = context_.catalog.query_operation(token_.operation_id);
       const bool done = found.ok() && found->operation.state == OperationState::kDone;

@@ -100,9 +100,10 @@ TEST_F(RehydrateTest, WhoTakesItOverCountsWhatWasBroughtBefore) {
 TEST_F(RehydrateTest, WhatIsBroughtAfterAnEvictionIsTakenBack) {
   HotTier theirs(parts_.open_hot);
   Context others{runtime_, options_, *parts_.cold, *catalog_, *observer_, options_.io_memory, false, {}, &theirs};
-  bool stopped = false;
+  int brought = 0;
   runtime_.on("rehydrate.after_object", [&] {
-    if (std::exchange(stopped, true)) return;
+    ++brought;
+    runtime_.on("rehydrate.after_object", {});
     const auto running = catalog_->query_operation(record().operation->operation_id).value();
     metadata::ReportOperation idle;
     idle.identity = identity_;
@@ -112,9 +113,11 @@ TEST_F(RehydrateTest, WhatIsBroughtAfterAnEvictionIsTakenBack) {
     ASSERT_TRUE(run_rehydrate(others, request_, silent_, cancel_).ok());
     ASSERT_TRUE(run_evict(others, request_, silent_, cancel_).ok());
     ASSERT_EQ(record().residency, Residency::kCold);
+    runtime_.on("rehydrate.after_object", [&] { runtime_.arm("tier.read", EIO, 1); });
   });
   EXPECT_EQ(rehydrate().code(), Code::kStaleGeneration);
-  EXPECT_TRUE(stopped);
+  EXPECT_EQ(brought, 1);
+  runtime_.disarm();
   EXPECT_EQ(hot_bytes(), 0U);
   EXPECT_EQ(record().residency, Residency::kCold);
   EXPECT_TRUE(reconcile().changes.empty());

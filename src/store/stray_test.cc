@@ -126,7 +126,7 @@ TEST_F(StrayTest, WhoWantsTheRoomGetsIt) {
   request_.target.ref = {"second", "main", 1};
   const auto refused = rehydrate();
   EXPECT_EQ(refused.code(), Code::kNoSpace);
-  EXPECT_NE(refused.status().message().find("would free 4.0MiB (m@main#1)"), std::string::npos)
+  EXPECT_NE(refused.status().message().find("would free 4MiB (m@main#1)"), std::string::npos)
       << refused.status().message();
   request_.make_room = true;
   const auto brought = rehydrate();
