@@ -69,7 +69,7 @@ def test_what_the_record_does_not_name_can_be_freed(containers, tmp_path, verb):
     assert "`steelyard evict m@main#1` frees it" in a("inspect", "m").stdout
     assert any("recorded in another memory instance: m@main#1" in check["found"] for check in a.json("doctor", code=(0, 1))["checks"])
     # A lease holds up nothing: whoever reads in a reads the cold tier.
-    lease = a.json("lease", "acquire", "m", "--ttl", "1h")["lease_id"]
+    lease = a.json("lease", "acquire", "m", "--ttl", "1h", "--holder", "reader")["lease"]["lease_id"]
     if verb == "evict":
         document = a.json("evict", "m")
         assert (document["operation"], document["revision"]["residency"]) == (None, "HOT")
@@ -80,6 +80,7 @@ def test_what_the_record_does_not_name_can_be_freed(containers, tmp_path, verb):
         short = ("rehydrate", "other", "--hot-capacity", str(2 * before["logical_bytes"] - 1))
         assert "(m@main#1)" in a.error(*short, code=8)["message"]
         assert a.json(*short, "--make-room")["evicted"] == ["m@main#1"]
+        a("evict", "other")
     assert hot_objects(a) == 0 and hot_objects(b) == before["payload_count"]
     a("lease", "release", lease)
     assert revision(b) == before
