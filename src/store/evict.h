@@ -16,8 +16,8 @@
 
 namespace steelyard::store {
 
-/// One operation, or none where what lies here is stray. CORRUPT for a damaged cold object: the operation has FAILED, and the damage is recorded; its hot
-/// replica stays. Any other error leaves the operation RUNNING without a runner.
+/// One operation, or none where what lies here is stray. CORRUPT for a damaged cold object: the operation has FAILED,
+/// and the damage is recorded; its hot replica stays. Any other error leaves the operation RUNNING without a runner.
 Result<ResidencyResult> evict_only(Context& context, const ResidencyRequest& request, Observer& observer,
                                    const CancelFlag& cancel, Begin begin = Begin::kWhereNoneRuns);
 
