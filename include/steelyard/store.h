@@ -152,10 +152,14 @@ struct ListPage {
 struct MemoryReplicas {
   std::uint64_t objects = 0;  ///< payload objects in the memory that is mounted here
   std::uint64_t bytes = 0;
-  std::string instance = {};           ///< of that memory; empty: there is none, or none that may be read
+  std::string instance = {};           ///< of that memory; empty: there is none, or it could not be read
   std::string recorded_instance = {};  ///< the one whose replicas the residency counts; empty: it counts none
-  /// The residency speaks of a memory that is not mounted here: another container may have it.
-  bool recorded_elsewhere() const { return !recorded_instance.empty() && recorded_instance != instance; }
+  Status unknown = {};                 ///< an error: why the memory that is mounted here could not be read
+  /// The residency speaks of a memory that is not mounted here: another container may have it. False where what is
+  /// mounted here is not known.
+  bool recorded_elsewhere() const {
+    return unknown.ok() && !recorded_instance.empty() && recorded_instance != instance;
+  }
 };
 
 struct Inspection {

@@ -103,6 +103,16 @@ TEST_F(ApiMemoryTest, WhatLiesInMemoryIsTold) {
   const auto verified = there->verify(ref_);
   EXPECT_TRUE(verified->problems.empty());
   EXPECT_TRUE(verified->memory.recorded_elsewhere());
+  EXPECT_TRUE(verified->memory.unknown.ok()) << verified->memory.unknown.to_string();
+
+  elsewhere.hot_path = "/proc";  // no memory, so nothing is known of one
+  const auto blind = Store::open(elsewhere, OpenMode::kRead);
+  ASSERT_TRUE(blind.ok()) << blind.status().to_string();
+  for (const MemoryReplicas& memory : {blind->inspect(ref_)->memory, blind->verify(ref_)->memory}) {
+    EXPECT_EQ(memory.unknown.code(), Code::kInvalidArgument);
+    EXPECT_EQ(memory.recorded_instance, hot->memory.instance);
+    EXPECT_FALSE(memory.recorded_elsewhere()) << "nobody knows";
+  }
 }
 
 TEST_F(ApiMemoryTest, AReadOfBadMemoryIsServedAndMended) {

@@ -247,7 +247,7 @@ Result<Inspection> Store::inspect(const Ref& ref) const {
   out.cold_objects = found.cold_objects;
   out.cold_bytes = found.cold_bytes;
   if (found.operation) out.revision.operation = from_core(found.operation->operation);
-  out.memory = {found.hot_objects, found.hot_bytes, found.hot_instance, found.record.hot_instance};
+  out.memory = {found.hot_objects, found.hot_bytes, found.hot_instance, found.record.hot_instance, found.hot_unknown};
   if (!found.manifest) return out;
   out.has_manifest = true;
   out.files = files_of(*found.manifest);
@@ -325,7 +325,8 @@ Result<VerifyReport> Store::verify(const Ref& ref, const Hooks& hooks) const {
   out.checked_files = report.checked_files;
   out.checked_objects = report.checked_objects;
   out.checked_bytes = report.checked_bytes;
-  out.memory = {report.hot_objects, report.hot_bytes, report.hot_instance, report.recorded_instance};
+  out.memory = {report.hot_objects, report.hot_bytes, report.hot_instance, report.recorded_instance,
+                report.hot_unknown};
   for (store::Problem& problem : report.problems) out.problems.push_back(from_core(std::move(problem)));
   return out;
 }

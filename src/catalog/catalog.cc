@@ -109,7 +109,8 @@ Result<Answer> Catalog::mutate(const Command& command) {
                           SY_ASSIGN_OR_RETURN(const EpochState epoch, metadata::epoch_of(view));
                           began_epoch = epoch.ordinal == 0 || epoch.epoch != at.epoch;
                           const Command to_judge = began_epoch ? Command(metadata::BeginEpoch{}) : command;
-                          SY_ASSIGN_OR_RETURN(Prepared prepared, WeightMetadataStore::prepare(view, epoch, to_judge, at));
+                          SY_ASSIGN_OR_RETURN(Prepared prepared,
+                                              WeightMetadataStore::prepare(view, epoch, to_judge, at));
                           answer = std::move(prepared.answer);
                           return std::move(prepared.entries);
                         }));

@@ -189,6 +189,8 @@ class Catalog {
 
   /// Of the log's last append.
   Result<std::uint64_t> sequence();
+  /// As OpLog::check_place.
+  Status check_place() const { return log_.check_place(); }
 
   /// Saves a snapshot now, trims the log and hands the snapshot to on_snapshot, whose error comes back.
   Status save_snapshot();

@@ -131,6 +131,16 @@ std::int64_t lease_left_ms(Runtime& runtime, const metadata::Lease& lease) {
   return std::max<std::int64_t>(0, lease.expires_mono_ms - runtime.mono_ms());
 }
 
+void write_instances(Json& json, const std::string& mounted, const std::string& recorded, bool known) {
+  json.key("instance").string_or_null(mounted).key("recorded_instance").string_or_null(recorded);
+  json.key("recorded_is_mounted");
+  if (!recorded.empty() && !known) {
+    json.null();
+  } else {
+    json.boolean(!recorded.empty() && recorded == mounted);
+  }
+}
+
 void write_lease(Json& json, const metadata::Lease& lease, std::int64_t left_ms, bool with_ref) {
   json.begin_object();
   json.key("lease_id").string(lease.lease_id);

@@ -35,6 +35,9 @@ Json& begin_operation_document(Json& json, const std::optional<metadata::Operati
 std::string end_with_revision(Json& json, const metadata::RevisionRecord& record, std::uint64_t active_leases);
 /// Live time left of a lease that was just granted or renewed.
 std::int64_t lease_left_ms(Runtime& runtime, const metadata::Lease& lease);
+/// `instance`, `recorded_instance` and `recorded_is_mounted`: which memory is mounted here and which the record speaks
+/// of. `known`: what is mounted here could be read.
+void write_instances(Json& json, const std::string& mounted, const std::string& recorded, bool known);
 void write_lease(Json& json, const metadata::Lease& lease, std::int64_t left_ms, bool with_ref);
 
 /// The document of delete and abort; a tombstone that was compacted has no record any more.

@@ -102,15 +102,8 @@ void write_tensors(Json& json, const StoredManifest& manifest) {
 void write_memory(Json& json, const Inspection& inspection) {
   const metadata::RevisionRecord& record = inspection.record;
   json.key("memory").begin_object();
-  json.key("instance").string_or_null(inspection.hot_instance);
-  json.key("recorded_instance").string_or_null(record.hot_instance);
+  write_instances(json, inspection.hot_instance, record.hot_instance, inspection.hot_unknown.ok());
   json.key("recorded_objects").integer(record.hot_members);
-  json.key("recorded_is_mounted");
-  if (!record.hot_instance.empty() && !inspection.hot_unknown.ok()) {
-    json.null();
-  } else {
-    json.boolean(!record.hot_instance.empty() && !inspection.hot_elsewhere);
-  }
   json.key("hot_ratio");
   write_ratio(json, record.hot_millionths);
   json.end_object();

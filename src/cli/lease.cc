@@ -1,4 +1,6 @@
 // lease acquire REF, lease renew ID, lease release ID, lease list [REF]
+#include <algorithm>
+
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/units.h"
@@ -75,14 +77,24 @@ Status run_acquire(Invocation& call) {
   const std::string nonce = call.find("--nonce").value_or(call.runtime().random_hex(16));
   SY_RETURN_IF_ERROR(check_text("--nonce", nonce));
   SY_ASSIGN_OR_RETURN(const auto store, call.open_store(store::OpenMode::kWrite));
+  // Who repeats a holder and nonce renews a lease that he has: it stays, whatever becomes of this acquire.
+  std::vector<catalog::Catalog::LeaseRow> held;
+  if (call.has("--nonce")) {
+    SY_ASSIGN_OR_RETURN(held, store->list_leases(std::nullopt, selector.tenant_id, selector.namespace_id));
+  }
   SY_ASSIGN_OR_RETURN(metadata::Lease lease,
                       store->acquire_lease(selector, *holder, nonce, ttl_ms, call.has("--allow-degraded")));
   const WatchSignals signals;
   ProgressPrinter printer(call.runtime(), call.settings());
   const Result<store::FollowResult> followed = store->follow_policy(lease.identity, printer, signals.flag());
   printer.clear();
+  const bool was_held =
+      std::ranges::any_of(held, [&](const auto& row) { return row.lease.lease_id == lease.lease_id; });
+  const auto give_back = [&] {
+    if (!was_held) store->release_lease(lease.lease_id).ignore("it ends by itself after its time to live");
+  };
   if (store::is_cancelled(followed.status())) {
-    store->release_lease(lease.lease_id).ignore("it ends by itself after its time to live");
+    give_back();
     return followed.status();
   }
   const std::string ref = formats::format_ref(lease.identity);
@@ -108,7 +120,7 @@ Status run_acquire(Invocation& call) {
       lease = std::move(renewed).value();
     } else {
       auto again = acquire_again(lease);
-      if (!again.ok()) store->release_lease(lease.lease_id).ignore("it ends by itself after its time to live");
+      if (!again.ok()) give_back();
       SY_ASSIGN_OR_RETURN(lease, std::move(again));
     }
   }

@@ -48,6 +48,7 @@ std::string what_follows(const RevisionRecord& record) {
   const Policy& policy = record.policy;
   const std::string where = place_words(policy);
   if (!is_published(record.availability)) return "nothing: it is " + std::string(name_of(record.availability));
+  if (record.summary.payload_count == 0) return "nothing: it has no payload objects, and is always COLD";
   switch (policy.mode) {
     case PolicyMode::kManual:
       return "nothing moves by itself: `steelyard rehydrate` brings it into memory, `steelyard evict` takes it out";

@@ -37,13 +37,14 @@ Result<store::RepairRequest> request_of(Invocation& call) {
   return request;
 }
 
-void print_human(Invocation& call, const store::RepairRequest& request, const store::RepairResult& result) {
+void print_human(Invocation& call, store::Store& store, const store::RepairRequest& request,
+                 const store::RepairResult& result) {
   const std::string ref = ref_of(result.record);
   if (!call.quiet()) {
     if (!result.operation) {
       call.out().line("nothing to repair is known; `steelyard verify " + ref + "` reads everything");
     } else if (!request.wait) {
-      call.out().line(started_words(*result.operation, ref));
+      call.out().line(started_words(call.runtime(), store, *result.operation, ref));
     } else {
       call.out().line("restored " + counted(result.restored_objects, "object") + ", " +
                       format_size(result.restored_bytes));
@@ -61,7 +62,7 @@ Status run_repair(Invocation& call) {
   printer.clear();
   if (!result.ok()) return result.status();
   if (!call.json()) {
-    print_human(call, request, *result);
+    print_human(call, *store, request, *result);
     return {};
   }
   SY_ASSIGN_OR_RETURN(const std::uint64_t leases, store->active_leases(result->record.identity));

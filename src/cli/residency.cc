@@ -66,7 +66,7 @@ std::string what_went_here(const store::ResidencyResult& result) {
          ", which is not mounted here";
 }
 
-void print_human(Invocation& call, bool wait, const store::ResidencyResult& result) {
+void print_human(Invocation& call, store::Store& store, bool wait, const store::ResidencyResult& result) {
   const std::string ref = ref_of(result.record);
   if (!call.quiet()) {
     for (const std::string& evicted : result.evicted) call.out().line("evicted " + evicted + " to make room");
@@ -76,7 +76,7 @@ void print_human(Invocation& call, bool wait, const store::ResidencyResult& resu
       call.out().line(result.record.summary.payload_count == 0 ? nothing_to_bring(result.record)
                                                                : what_is_hot(result.record) + " already");
     } else if (!wait) {
-      call.out().line(started_words(*result.operation, ref));
+      call.out().line(started_words(call.runtime(), store, *result.operation, ref));
     } else {
       call.out().line(what_moved(result) + ", " + format_size(result.read_bytes) +
                       " read from the cold tier: " + what_is_hot(result.record));
@@ -97,7 +97,7 @@ Status run(Invocation& call, Move move) {
   printer.clear();
   if (!result.ok()) return result.status();
   if (!call.json()) {
-    print_human(call, request.wait, *result);
+    print_human(call, *store, request.wait, *result);
     return {};
   }
   SY_ASSIGN_OR_RETURN(const std::uint64_t leases, store->active_leases(result->record.identity));

@@ -44,6 +44,9 @@ void write_report(Json& json, const VerifyReport& report) {
   json.key("checked_files").integer(report.checked_files).key("checked_objects").integer(report.checked_objects);
   json.key("checked_bytes").integer(report.checked_bytes);
   json.key("hot_objects").integer(report.hot_objects).key("hot_bytes").integer(report.hot_bytes);
+  json.key("memory").begin_object();
+  write_instances(json, report.hot_instance, report.recorded_instance, report.hot_unknown.ok());
+  json.end_object();
   json.key("problems").begin_array();
   for (const Problem& problem : report.problems) {
     json.begin_object()
@@ -108,16 +111,17 @@ std::string files_of(const VerifyReport& report) {
   return text;
 }
 
-/// The record counts what lies in a memory that is not mounted here.
-bool is_elsewhere(const VerifyReport& report) {
-  return !report.recorded_instance.empty() && report.recorded_instance != report.hot_instance;
+/// The record counts what lies in a memory that was not read, and why it was not; else empty.
+std::string why_unread(const VerifyReport& report) {
+  if (report.recorded_instance.empty()) return "";
+  if (!report.hot_unknown.ok()) return "what is mounted here cannot be read";
+  return report.recorded_instance == report.hot_instance ? "" : "it is not mounted here";
 }
 
 /// What of it was read in memory.
 std::string in_memory(const VerifyReport& report) {
-  if (is_elsewhere(report)) {
-    return "; memory instance " + report.recorded_instance + " is not mounted here" +
-           (report.hot_instance.empty() ? " or cannot be read" : "") + ", and was not read";
+  if (const std::string why = why_unread(report); !why.empty()) {
+    return "; memory instance " + report.recorded_instance + " was not read: " + why;
   }
   if (report.hot_objects == 0) return "";
   return "; in memory " + counted(report.hot_objects, "object") + ", " + format_size(report.hot_bytes);
@@ -156,11 +160,10 @@ Status damaged(const VerifyReport& report) {
     return {Code::kCorrupt, ref + " is not whole in memory: " + found,
             "every byte of it can be read from the cold tier; " + mending_memory(report)};
   }
-  if (ready && is_elsewhere(report)) {
+  if (const std::string why = why_unread(report); ready && !why.empty()) {
     return {Code::kCorrupt, ref + " is damaged in the cold tier: " + found,
-            "memory instance " + report.recorded_instance +
-                ", which is not mounted here, may hold what is missing; `steelyard repair " + ref +
-                " --source DIR` restores it from a folder"};
+            "memory instance " + report.recorded_instance + " may hold what is missing, but " + why +
+                "; `steelyard repair " + ref + " --source DIR` restores it from a folder"};
   }
   if (ready && report.recorded) {
     return {Code::kCorrupt, ref + " has damaged replicas: " + found,

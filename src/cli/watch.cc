@@ -218,8 +218,10 @@ class Follower {
     const std::uint64_t count = record.summary.payload_count;
     if (!selector_.ref.weight_generation || !is_published(record.availability) || goal_.has_objects_for(count))
       return {};
-    return {Code::kNotReady, ref_of(record) + " has " + (count == 0 ? "no payload objects" : "one payload object") +
-                                 ", and will never be " + goal_.text};
+    return {Code::kNotReady,
+            ref_of(record) + " has " + (count == 0 ? "no payload objects" : "one payload object") +
+                ", and will never be " + goal_.text,
+            count == 0 ? "it is always COLD: wait for READY" : "it is HOT or COLD as a whole: wait for one of these"};
   }
 
   Status tell(std::uint64_t sequence, bool resnapshot, const RevisionRecord& record) {

@@ -39,7 +39,22 @@ std::string operation_words(const metadata::Operation& operation) {
   return text + " " + std::to_string(std::min(100, static_cast<int>(done * 100))) + " %";
 }
 
-std::string started_words(const metadata::Operation& operation, const std::string& ref) {
+namespace {
+
+bool has_live_runner(Runtime& runtime, const metadata::OperationView& view) {
+  return view.runner && !view.runner->token.empty() && view.runner_left_ms > 0 &&
+         !runtime.provably_gone(view.runner->process);
+}
+
+}  // namespace
+
+std::string started_words(Runtime& runtime, store::Store& store, const metadata::Operation& operation,
+                          const std::string& ref) {
+  const auto found = store.operation(operation.operation_id);
+  if (found.ok() && has_live_runner(runtime, *found)) {
+    return "operation " + operation.operation_id + " runs already: " + printable(found->runner->holder) +
+           " carries it out";
+  }
   return "operation " + operation.operation_id + " is started; `" + store::command_of(operation, ref, "") +
          "` or a reconcile carries it out";
 }

@@ -6,6 +6,7 @@
 #include "base/runtime.h"
 #include "metadata/rules.h"
 #include "metadata/types.h"
+#include "store/store.h"
 
 namespace steelyard::cli {
 
@@ -19,8 +20,9 @@ std::string policy_words(const metadata::Policy& policy);
 
 /// "EVICTING 40 %", by the bytes that are done.
 std::string operation_words(const metadata::Operation& operation);
-/// Of one that is left for others: what carries it out.
-std::string started_words(const metadata::Operation& operation, const std::string& ref);
+/// Of one that is left for others: what carries it out, or who does already.
+std::string started_words(Runtime& runtime, store::Store& store, const metadata::Operation& operation,
+                          const std::string& ref);
 /// Of a revision without payload objects, which no move is for.
 std::string nothing_to_bring(const metadata::RevisionRecord& record);
 /// Who carries out a running operation, or what goes on with it.

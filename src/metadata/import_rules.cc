@@ -136,7 +136,10 @@ Result<Writer> get_own_writer(const Turn& turn, const RevisionRecord& record, st
                               std::uint32_t import_attempt) {
   const std::string ref = formats::format_ref(record.identity);
   if (record.availability != Availability::kImporting) {
-    return Status(Code::kStaleGeneration, ref + " is " + state_and_since(record) + ": its import is over");
+    return Status(Code::kStaleGeneration, ref + " is " + state_and_since(record) + ": its import is over",
+                  is_published(record.availability)
+                      ? "it can be read; other content is imported as a new generation"
+                      : "import it again under a new generation; what was stored is found again by its content");
   }
   SY_ASSIGN_OR_RETURN(std::optional<Writer> writer, find_writer(turn.view, record.identity));
   if (import_attempt != record.import_attempt) {
@@ -279,8 +282,10 @@ Status judge(Turn& turn, const AbortWeightImport& command) {
   if (record.availability != Availability::kImporting) {
     if (!by_token) SY_RETURN_IF_ERROR(check_fence(record, command.expected_metadata_generation));
     if (by_token && command.import_attempt != record.import_attempt) {
-      return {Code::kStaleGeneration, ref + " is " + state_and_since(record) + ", aborted under attempt " +
-                                          std::to_string(record.import_attempt)};
+      return {
+          Code::kStaleGeneration,
+          ref + " is " + state_and_since(record) + ", aborted under attempt " + std::to_string(record.import_attempt),
+          "import it again under a new generation"};
     }
     turn.answer.record = std::move(record);
     return {};  // it was aborted before
@@ -296,8 +301,10 @@ Status judge(Turn& turn, const AbortWeightImport& command) {
     if (writer && command.only_if_idle_ms) {
       const std::int64_t idle = idle_ms_of(*writer, turn.epoch, turn.now);
       if (idle < *command.only_if_idle_ms) {
-        return {Code::kBusy, ref + " was renewed by " + printable(writer->holder) + " " + format_age(idle) +
-                                 " ago, wanted at least " + format_age(*command.only_if_idle_ms)};
+        return {Code::kBusy,
+                ref + " was renewed by " + printable(writer->holder) + " " + format_age(idle) +
+                    " ago, wanted at least " + format_age(*command.only_if_idle_ms),
+                "the import goes on: leave it alone"};
       }
     }
     const bool gone = writer && command.current_writer_gone && writer->process == command.gone_process;

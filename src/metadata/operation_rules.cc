@@ -48,7 +48,9 @@ Status not_running(const RevisionRecord& record, std::string_view operation_id) 
   return {Code::kStaleGeneration,
           "operation " + std::string(operation_id) + " of " + formats::format_ref(record.identity) + " is " +
               (operation == nullptr ? "not known any more" : std::string(name_of(operation->state))) +
-              ", wanted RUNNING"};
+              ", wanted RUNNING",
+          operation == nullptr ? "`steelyard inspect " + formats::format_ref(record.identity) + "` shows those it has"
+                               : "`steelyard operation show " + std::string(operation_id) + "` says how it ended"};
 }
 
 /// The active operation's runner, or STALE_GENERATION when (operation, token, attempt) is not it.
@@ -63,7 +65,8 @@ Result<Runner> get_own_runner(const Turn& turn, const RevisionRecord& record, co
     return Status(Code::kStaleGeneration,
                   "operation " + token.operation_id + " of " + formats::format_ref(record.identity) +
                       (runner && !runner->token.empty() ? " was taken over by " + printable(runner->holder)
-                                                        : std::string(" has no runner of this token any more")));
+                                                        : std::string(" has no runner of this token any more")),
+                  "`steelyard operation show " + token.operation_id + "` says who carries it out now");
   }
   return *std::move(runner);
 }
@@ -125,14 +128,17 @@ Status check_reached(const RevisionRecord& record, const std::optional<Observati
   const InstanceView view = view_of_instance(instance_of(operation), {seen->hot_instance, seen->boot_id});
   const bool elsewhere = !rehydrates && !seen->boot_id.empty() && view == InstanceView::kElsewhere;
   if (seen->boot_id.empty() || elsewhere) {
-    return {Code::kNotReady, what + " is not done: what is in " +
-                                 (elsewhere ? "memory instance " + operation.hot_instance : "memory") +
-                                 " could not be counted"};
+    return {Code::kNotReady,
+            what + " is not done: what is in " + (elsewhere ? "memory instance " + operation.hot_instance : "memory") +
+                " could not be counted",
+            elsewhere ? "run it where that instance is mounted (hot.path)"
+                      : "`steelyard doctor` says what keeps memory from being read"};
   }
   if (rehydrates ? seen->hot_members >= wanted : seen->hot_members <= wanted) return {};
-  return {Code::kNotReady, what + " is not done: " + std::to_string(seen->hot_members) + " of " + std::to_string(all) +
-                               " members are hot, wanted " + (rehydrates ? "at least " : "at most ") +
-                               std::to_string(wanted)};
+  return {Code::kNotReady,
+          what + " is not done: " + std::to_string(seen->hot_members) + " of " + std::to_string(all) +
+              " members are hot, wanted " + (rehydrates ? "at least " : "at most ") + std::to_string(wanted),
+          "something was removed or brought meanwhile: run it again"};
 }
 
 /// BUSY: the operation that the record has, and what can be done about it.

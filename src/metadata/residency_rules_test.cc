@@ -180,6 +180,25 @@ TEST_F(ResidencyRules, RehydratingEndsWhenEverythingIsHot) {
   EXPECT_EQ(permit(1).code(), Code::kInvalidArgument) << "there is no runner";
 }
 
+TEST_F(ResidencyRules, AnEndThatIsRefusedSaysWhatToDo) {
+  const auto expect_hint = [](const Status& refused, Code code, const std::string& next) {
+    EXPECT_EQ(refused.code(), code) << refused.to_string();
+    EXPECT_NE(refused.hint().find(next), std::string::npos) << refused.to_string();
+  };
+  ASSERT_TRUE(start(OperationKind::kRehydrating, Residency::kHot).ok());
+  const RunnerToken own = token();
+  Observation blind = seen(0, "");
+  blind.boot_id.clear();
+  expect_hint(end(OperationState::kDone, blind).status(), Code::kNotReady, "steelyard doctor");
+  expect_hint(end(OperationState::kDone, seen(1)).status(), Code::kNotReady, "run it again");
+  ASSERT_TRUE(end(OperationState::kDone, seen(2)).ok());
+  const EndOperation late{identity, own, OperationState::kFailed, 2, 100, "over", seen(2)};
+  expect_hint(bench.run(late).status(), Code::kStaleGeneration, "steelyard operation show");
+
+  ASSERT_TRUE(start(OperationKind::kEvicting, Residency::kCold).ok());
+  expect_hint(end(OperationState::kDone, seen(0, kOther)).status(), Code::kNotReady, "hot.path");
+}
+
 TEST_F(ResidencyRules, AMoveThatEndsLeavesTheDamageThatWasFoundMeanwhile) {
   for (const OperationState state : {OperationState::kFailed, OperationState::kDone}) {
     ASSERT_TRUE(observe(seen(0)).ok());

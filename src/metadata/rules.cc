@@ -119,9 +119,10 @@ Result<RevisionRecord> get_record(const StateView& view, const Identity& identit
   if (record) return *std::move(record);
   SY_ASSIGN_OR_RETURN(const std::optional<Watermark> mark, find_watermark(view, identity.lineage));
   if (mark && mark->weight_generation >= identity.weight_generation) {
-    return Status(Code::kNotFound, formats::format_ref(identity) +
-                                       " was deleted and its record compacted: generations up to " +
-                                       std::to_string(mark->weight_generation) + " are used");
+    return Status(Code::kNotFound,
+                  formats::format_ref(identity) + " was deleted and its record compacted: generations up to " +
+                      std::to_string(mark->weight_generation) + " are used",
+                  "`steelyard list --all` shows what is there; import it as a new generation");
   }
   return Status(Code::kNotFound, formats::format_ref(identity) + " is not in the catalog",
                 "`steelyard list --all` shows what is");
@@ -142,6 +143,10 @@ void set_availability(RevisionRecord& record, Availability availability) {
 
 Status check_published(const RevisionRecord& record, std::string hint) {
   if (is_published(record.availability)) return {};
+  if (hint.empty()) {
+    hint = record.availability == Availability::kImporting ? "wait for its import, or import it again"
+                                                           : "use another generation";
+  }
   return {Code::kNotReady,
           formats::format_ref(record.identity) + " is " + state_and_since(record) + ", wanted READY or DEGRADED",
           std::move(hint)};

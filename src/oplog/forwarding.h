@@ -30,6 +30,7 @@ class ForwardingLog : public OpLog {
   Status trim(std::uint64_t sequence) override { return inner_.trim(sequence); }
   Result<std::uint64_t> length() override { return inner_.length(); }
   Status restore(const Snapshot& snapshot) override { return inner_.restore(snapshot); }
+  Status check_place() const override { return inner_.check_place(); }
   Capabilities capabilities() const override { return inner_.capabilities(); }
 
  protected:

@@ -83,6 +83,10 @@ class OpLog {
   /// and stand in every later snapshot. An error changes nothing.
   virtual Status restore(const Snapshot& snapshot) = 0;
 
+  /// UNAVAILABLE, saying what was found, once the log does not lie where it was opened any more. write() and watch()
+  /// look for themselves; it does not end by waiting.
+  virtual Status check_place() const { return {}; }
+
   virtual Capabilities capabilities() const = 0;
 };
 

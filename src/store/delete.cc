@@ -48,6 +48,7 @@ Result<std::optional<RevisionRecord>> remove_until(Context& context, const Revis
                                  formats::format_ref(record.identity)));
     }
     context.runtime.sleep_ms(kWaitStepMs);
+    SY_RETURN_IF_ERROR(context.catalog.check_place());
     // The marker lies there already: to ask for leases writes nothing.
     Status leases = check_no_lease(context, record);
     if (leases.code() == Code::kBusy) {

@@ -198,11 +198,17 @@ std::shared_ptr<tiers::Tier> mounted_hot(Context& context) {
   return nullptr;
 }
 
+Result<std::string> look_for_instance(Context& context) {
+  if (context.hot == nullptr) return std::string();
+  SY_ASSIGN_OR_RETURN(const auto tier, context.hot->find());
+  return tier == nullptr ? std::string() : tier->instance();
+}
+
 std::string mounted_instance(Context& context) {
-  const auto tier = mounted_hot(context);
-  if (tier == nullptr) return {};
-  auto instance = tier->instance();
-  return instance.ok() ? std::move(instance).value() : std::string();
+  auto instance = look_for_instance(context);
+  if (instance.ok()) return std::move(instance).value();
+  log_info("the memory tier is left alone: {}", instance.status().to_string());
+  return {};
 }
 
 metadata::InstanceView view_from_here(Context& context, const metadata::InstanceName& named) {

@@ -96,7 +96,9 @@ void see_hot_without(Context& context, const metadata::RevisionRecord& record, c
 /// keep a revision from being deleted.
 std::shared_ptr<tiers::Tier> mounted_hot(Context& context);
 
-/// The id of the instance that is mounted here; empty where none is.
+/// The id of the instance that is mounted here; empty where none is. An error: why that is not known.
+Result<std::string> look_for_instance(Context& context);
+/// The same; empty also where it is not known.
 std::string mounted_instance(Context& context);
 
 /// What is known here of a memory instance that a record or an operation names.

@@ -151,6 +151,7 @@ class Keeper {
       if (status.ok()) continue;
       if (cancel_.load()) return cancelled("reconcile");
       if (!may_pass(status.code())) return status;
+      SY_RETURN_IF_ERROR(context_.catalog.check_place());
       observer_.warning(status.message() + "; it is tried again");
       // Not at once: what the log brings meanwhile may meet the same.
       SY_RETURN_IF_ERROR(wait(context_.runtime.mono_ms() + kLookMs));

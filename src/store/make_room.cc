@@ -31,11 +31,9 @@ Status evict_for(Context& context, const metadata::Move& move, Observer& observe
   return evict_only(context, request, phase, cancel).status();
 }
 
-/// What has to go, so that so many bytes fit; of what is used above a capacity that was lowered all of it first.
-std::uint64_t missing_of(const tiers::Room& room, const metadata::Memory& memory, std::uint64_t wanted_bytes) {
-  if (room.bytes >= wanted_bytes) return 0;
-  const std::uint64_t over = memory.used_bytes - std::min(memory.used_bytes, memory.capacity_bytes);
-  return wanted_bytes - room.bytes + over;
+/// What has to go, so that so many bytes fit; of what is above the limit all of it first.
+std::uint64_t missing_of(const tiers::Room& room, std::uint64_t wanted_bytes) {
+  return room.bytes >= wanted_bytes ? 0 : wanted_bytes - room.bytes + room.over_bytes;
 }
 
 /// "a, b, c and 2 more".
@@ -124,7 +122,7 @@ Status make_room(Context& context, const metadata::Identity& for_whom, std::uint
     for (metadata::PlacedRevision& placed : placement.revisions) {
       if (passed_over.contains(placed.record.identity)) placed.cold_whole = false;
     }
-    const std::uint64_t missing_bytes = missing_of(room, placement.memory, wanted_bytes);
+    const std::uint64_t missing_bytes = missing_of(room, wanted_bytes);
     const metadata::RoomPlan plan = metadata::make_room(placement.revisions, placement.memory, for_whom, missing_bytes);
     if (!plan.enough) return Refusal(context, for_whom, full, room.hint).of(plan, missing_bytes);
     for (const metadata::Move& move : plan.evictions) {
@@ -148,7 +146,7 @@ Status refuse_for_room(Context& context, const metadata::Identity& for_whom, std
   if (!placement.ok()) return full;
   const auto room = placement->tier->room();
   if (!room.ok()) return full;
-  const std::uint64_t missing_bytes = missing_of(*room, placement->memory, wanted_bytes);
+  const std::uint64_t missing_bytes = missing_of(*room, wanted_bytes);
   // Somebody made room just now; it was refused all the same.
   if (missing_bytes == 0) return full;
   return Refusal(context, for_whom, full, room->hint)

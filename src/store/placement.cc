@@ -54,7 +54,8 @@ Status look_into_memory(Context& context, std::shared_ptr<tiers::Tier> tier, Pla
   }));
   SY_ASSIGN_OR_RETURN(memory.instance, tier->instance());
   memory.used_bytes = usage.bytes + usage.claimed_bytes;
-  memory.capacity_bytes = std::min(usage.capacity_bytes, memory.used_bytes + usage.free_bytes);
+  const std::uint64_t most = memory.used_bytes + usage.free_bytes;
+  memory.capacity_bytes = std::min(usage.capacity_bytes, most - std::min(most, usage.over_bytes));
   found.tier = std::move(tier);
   return {};
 }

@@ -103,7 +103,8 @@ Status ResidencyRun::check_operation() {
         "run the same command again: it starts another operation"};
   }
   if (plan_ && operation.plan_digest != plan_->digest) {
-    return {Code::kUnavailable, "the operation was started by a version that chooses other objects"};
+    return {Code::kUnavailable, "the operation was started by a version that chooses other objects",
+            "run the same command again: it starts another operation"};
   }
   never_to_go_on_ = false;
   return {};

@@ -360,10 +360,7 @@ class StoreImpl final : public Store {
 
   void look_at_memory(Inspection& inspection) {
     if (context_.hot == nullptr) return;
-    const auto tier = context_.hot->find();
-    const auto instance = !tier.ok()         ? Result<std::string>(tier.status())
-                          : *tier == nullptr ? Result<std::string>(std::string())
-                                             : (*tier)->instance();
+    const auto instance = look_for_instance(context_);
     if (!instance.ok()) {
       inspection.hot_unknown = instance.status();
       return;
@@ -375,7 +372,8 @@ class StoreImpl final : public Store {
     inspection.hot_elsewhere = view == InstanceView::kElsewhere || view == InstanceView::kGone;
     if (!inspection.manifest) return;
     const auto found = find_hot(context_, inspection.record, *inspection.manifest);
-    if (!found.ok()) return log_warning("what lies in memory is not known: {}", found.status().message());
+    inspection.hot_unknown = found.status();
+    if (!found.ok()) return;
     inspection.hot_objects = found->members;
     inspection.hot_bytes = found->bytes;
   }

@@ -151,6 +151,7 @@ struct VerifyReport {
   std::uint64_t hot_bytes = 0;
   std::string hot_instance;       ///< of the memory that was read; empty: none is mounted here
   std::string recorded_instance;  ///< the one that the record named as the reading began; empty: none
+  Status hot_unknown;             ///< an error: why the memory that is mounted here was not read
   bool recorded = false;          ///< `record` is as it is after what was found; else as it was before
   std::vector<Problem> problems;
 };

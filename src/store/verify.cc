@@ -328,7 +328,9 @@ Result<VerifyReport> run_verify(Context& context, const Selector& selector, Obse
   VerifyReport report;
   SY_ASSIGN_OR_RETURN(report.record, resolve(context.catalog, selector, Purpose::kReadDegraded));
   report.recorded_instance = report.record.hot_instance;
-  report.hot_instance = mounted_instance(context);
+  auto instance = look_for_instance(context);
+  report.hot_unknown = instance.status();
+  if (instance.ok()) report.hot_instance = *std::move(instance);
   StopSignal stop(cancel);
   SY_ASSIGN_OR_RETURN(const auto lease, LeaseGuard::acquire(context, report.record, {.allow_degraded = true}, stop));
 
@@ -339,6 +341,7 @@ Result<VerifyReport> run_verify(Context& context, const Selector& selector, Obse
   if (manifest.ok()) {
     const auto hot = find_hot(context, report.record, *manifest);
     if (!hot.ok()) log_warning("what lies in memory is not verified: {}", hot.status().message());
+    report.hot_unknown = hot.status();
     const HotReplicas in_memory = hot.ok() ? *hot : HotReplicas();
     Verification verification(context, report.record, *manifest, in_memory, observer, stop);
     SY_RETURN_IF_ERROR(verification.run());

@@ -37,8 +37,9 @@ void WriterKeeper::renew_until_ended(std::int64_t every_ms) {
   while (!ended_->wait_until(runtime_.mono_ms() + every_ms)) {
     const auto renewed = catalog_.renew_weight_import(token_);
     // Only an answer of the rules ends the import; a log that cannot be reached now is tried again in time.
-    if (is_lost(renewed.status())) {
-      stop_.fail(renewed.status());
+    const Status gone = renewed.ok() ? Status() : catalog_.check_place();
+    if (is_lost(renewed.status()) || !gone.ok()) {
+      stop_.fail(gone.ok() ? renewed.status() : gone);
       return;
     }
   }

@@ -67,16 +67,17 @@ struct MemoryPlace {
   std::vector<std::string> others;          ///< instances of other stores there, by folder name
   std::vector<std::string> boots;           ///< that have an instance of this store there; more than one is odd
   /// Which of the limits leaves the least to an instance that has `used_bytes`, where others have claimed so many more:
-  /// the only place that decides it. In whole pages.
-  Room room(std::uint64_t used_bytes, std::uint64_t claimed_bytes) const;
+  /// the only place that decides it. In whole pages. `overhead_bytes` are taken of the filesystem beside that.
+  Room room(std::uint64_t used_bytes, std::uint64_t claimed_bytes, std::uint64_t overhead_bytes = 0) const;
 };
 MemoryPlace place_of(const struct statvfs& filesystem, std::optional<std::uint64_t> capacity,
                      std::vector<MemoryLimit> limits, std::uint64_t process_reserve_bytes);
 /// INVALID_ARGUMENT and UNAUTHORIZED as of open_memory().
 Result<MemoryPlace> look_at_memory_place(const MemoryOptions& options);
 
-/// A new id for an instance of this boot: 16 digits of the boot id's SHA-256, 16 random ones.
-std::string new_instance_id(Runtime& runtime);
+/// A new id for an instance of this boot in the folder `place`: 16 digits of the boot id's SHA-256, 8 of the place's, 8
+/// random ones. So whoever finds another instance in the very same place knows that this one is gone.
+std::string new_instance_id(Runtime& runtime, std::string_view place);
 
 /// Writes the store id into a folder's store.json, over whatever is there. For a caller who has proved that the folder
 /// holds that store's objects, and that no other store uses it.

@@ -103,6 +103,7 @@ class PendingRead {
 struct TierUsage {
   std::uint64_t bytes = 0;  ///< of objects, shared ones once
   std::uint64_t free_bytes = 0;
+  std::uint64_t over_bytes = 0;  ///< Room::over_bytes
   std::uint64_t capacity_bytes = 0;
   std::uint64_t claimed_bytes = 0;   ///< reserved by operations under way, and no object's yet
   std::uint64_t private_copies = 0;  ///< objects that could not be shared (EMLINK, EPERM, ENOTSUP, EXDEV)
@@ -111,9 +112,10 @@ struct TierUsage {
 /// How much may be put now, and what is in the way of more.
 struct Room {
   std::uint64_t bytes = 0;
-  std::string where{};  ///< "the hot tier /dev/shm/..."
-  std::string limit{};  ///< the one limit that leaves the least, with its figures; for messages
-  std::string hint{};   ///< what moves that limit
+  std::string where{};           ///< "the hot tier /dev/shm/..."
+  std::string limit{};           ///< the one limit that leaves the least, with its figures; for messages
+  std::string hint{};            ///< what moves that limit
+  std::uint64_t over_bytes = 0;  ///< that limit is exceeded by: so much has to go before anything fits
   /// NO_SPACE for so many bytes, or OK where they fit.
   Status check(std::uint64_t wanted_bytes) const;
 };

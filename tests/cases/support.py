@@ -14,8 +14,9 @@ from lib.checkpoints import make_checkpoint
 MIB = 1024 * 1024
 
 
-def large_checkpoint(folder: Path, mib: int, shards: int = 2) -> Path:
-    """A checkpoint of about `mib` MiB in sparse files. Each MiB begins with its own number, so that no two objects are equal."""
+def large_checkpoint(folder: Path, mib: int, shards: int = 2, seed: str = "") -> Path:
+    """A checkpoint of about `mib` MiB in sparse files. Each MiB begins with its own number, so that no two objects are equal;
+    those of another seed are others."""
     make_checkpoint(folder, shards=1, tensors_per_shard=1)
     (folder / "model.safetensors").unlink()
     for shard in range(shards):
@@ -28,7 +29,7 @@ def large_checkpoint(folder: Path, mib: int, shards: int = 2) -> Path:
             out.truncate(begin + size)
             for number in range(size // MIB):
                 out.seek(begin + number * MIB)
-                out.write(b"%d/%d" % (shard, number))
+                out.write(b"%s%d/%d" % (seed.encode(), shard, number))
     return folder
 
 

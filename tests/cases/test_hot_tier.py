@@ -77,7 +77,7 @@ def test_memory_that_is_not_mounted_here(hot, source, tmp_path, memory):
     assert "not mounted here" in other("inspect", "m").stdout
     assert document["memory"]["instance"] is None and not document["memory"]["recorded_is_mounted"]
     verified = other("verify", "m")
-    assert verified.last == "ok" and f"memory instance {document['memory']['recorded_instance']} is not mounted here" in verified.stdout
+    assert verified.last == "ok" and f"memory instance {document['memory']['recorded_instance']} was not read: it is not mounted here" in verified.stdout
     checks = [check for check in other.json("doctor")["checks"] if check["name"] == "hot tier"]
     assert any(check["state"] == "warning" and "m@main#1" in check["found"] for check in checks)
     other("materialize", "m", tmp_path / "out")
@@ -178,6 +178,126 @@ def test_a_limit_of_a_container(steelyard, tmp_path):
     same = subprocess.run(["cmp", tmp_path / "out" / "part-1.safetensors", source / "part-1.safetensors"])
     assert same.returncode == 0
     here("evict", "m")
+
+
+def auto_hot(here, tmp_path, names: str, mib: int) -> None:
+    for name in names:
+        here("import", support.large_checkpoint(tmp_path / name, mib, seed=name), name)
+        here("policy", "set", name, "--prefer", "hot", "--mode", "auto")
+
+
+def residencies(here, names: str) -> list[str]:
+    return [here.json("inspect", name)["revision"]["residency"] for name in names]
+
+
+def test_policies_keep_to_the_limit_of_a_container(steelyard, memory, tmp_path):
+    """hot.capacity is far more than the container has: what is idle goes for what is read, and a pin that has no room waits."""
+    limit = 230 * MIB
+    here = steelyard.at(steelyard.store, STEELYARD_HOT_PATH=str(memory), STEELYARD_HOT_CAPACITY="100GiB", STEELYARD_POLICY_COOLDOWN="0s")
+    auto_hot(here, tmp_path, "abc", 48)
+    with support.memory_group(limit) as group:
+        if isinstance(group, str):
+            pytest.skip(group)
+        inside = {"wrapper": group.wrapper}
+        lease = here("-q", "lease", "acquire", "a", "--holder", "first", "--ttl", "1h", **inside).last
+        assert residencies(here, "abc") == ["HOT", "COLD", "COLD"]
+        here("lease", "release", lease)
+        document = here.json("lease", "acquire", "c", "--holder", "second", "--ttl", "1h", **inside)
+        assert document["evicted"] == ["a@main#1"] and residencies(here, "abc") == ["COLD", "COLD", "HOT"]
+        here("policy", "set", "b", "--mode", "pinned")
+        waiting = here.json("reconcile", **inside)["waiting"]
+        assert [(one["ref"], one["code"]) for one in waiting] == [("b@main#1", "NO_SPACE")]
+        assert "memory limit of the cgroup" in waiting[0]["hint"]
+        here("lease", "release", document["lease"]["lease_id"])
+        here("reconcile", **inside)
+        assert residencies(here, "abc") == ["COLD", "HOT", "COLD"]
+        assert group.kills() == 0
+        here("evict", "b", code=13)
+        here("policy", "set", "b", "--mode", "manual")
+        here("evict", "b", **inside)
+
+
+def test_nothing_goes_where_a_container_has_too_little_anyway(steelyard, memory, tmp_path):
+    """What the container may take is exceeded by more than an eviction frees: none is begun."""
+    here = steelyard.at(steelyard.store, STEELYARD_HOT_PATH=str(memory), STEELYARD_HOT_CAPACITY="1GiB")
+    auto_hot(here, tmp_path, "ab", 24)
+    with support.memory_group(100 * MIB) as group:
+        if isinstance(group, str):
+            pytest.skip(group)
+        here("rehydrate", "a")
+        error = here.error("rehydrate", "b", "--make-room", code=8, wrapper=group.wrapper)
+        assert "evicting every idle revision would free" in error["message"] and "memory limit of the cgroup" in error["hint"]
+        assert "evicted" not in error["hint"] and residencies(here, "ab") == ["HOT", "COLD"]
+
+
+@pytest.mark.parametrize("foreign", [0, 24 * MIB])
+def test_policies_keep_to_what_others_leave_of_a_filesystem(steelyard, tmp_path, foreign):
+    folder = tmp_path / "shm"
+    with support.mounted(folder, 64 * MIB, "tmpfs") as missing:
+        if missing:
+            pytest.skip(missing)
+        here = steelyard.at(steelyard.store, STEELYARD_HOT_PATH=str(folder), STEELYARD_HOT_CAPACITY="1GiB", STEELYARD_POLICY_COOLDOWN="0s")
+        auto_hot(here, tmp_path, "ab", 24)
+        (folder / "of others").write_bytes(bytes(foreign))
+        lease = here("-q", "lease", "acquire", "a", "--holder", "first", "--ttl", "1h").last
+        here("lease", "release", lease)
+        document = here.json("lease", "acquire", "b", "--holder", "second", "--ttl", "1h")
+        assert document["evicted"] == (["a@main#1"] if foreign else [])
+        assert residencies(here, "ab") == (["COLD", "HOT"] if foreign else ["HOT", "HOT"])
+
+
+def fill(folder: Path, leave: int) -> Path:
+    """A foreign file that takes all of a filesystem but so many bytes."""
+    with open(folder / "of others", "wb") as out:
+        there = os.statvfs(folder)
+        os.posix_fallocate(out.fileno(), 0, there.f_bavail * there.f_frsize - leave)
+    return folder / "of others"
+
+
+def test_room_is_made_beside_a_foreign_file(steelyard, tmp_path):
+    """What an eviction frees is just what is needed: then it fits, the pages of the claim and of folders with it."""
+    folder = tmp_path / "shm"
+    with support.mounted(folder, 100 * MIB, "tmpfs") as missing:
+        if missing:
+            pytest.skip(missing)
+        here = steelyard.at(steelyard.store, STEELYARD_HOT_PATH=str(folder), STEELYARD_HOT_CAPACITY="1GiB")
+        for name in "abc":
+            here("import", support.large_checkpoint(tmp_path / name, 24, seed=name), name)
+        here("rehydrate", "a")
+        here("rehydrate", "b")
+        others = fill(folder, 0)
+        document = here.json("rehydrate", "c", "--make-room")
+        assert "a@main#1" in document["evicted"] and document["revision"]["residency"] == "HOT"
+        # Where even all of it is too little, none of it goes.
+        here("evict", "b")
+        here("evict", "c")
+        here("rehydrate", "b")
+        others.unlink()
+        others = fill(folder, 0)
+        here("import", support.large_checkpoint(tmp_path / "d", 32, seed="d"), "d")
+        error = here.error("rehydrate", "d", "--make-room", code=8)
+        assert "evicting every idle revision would free" in error["message"] and "--shm-size" in error["hint"]
+        assert residencies(here, "bd") == ["HOT", "COLD"]
+        others.unlink()
+        here("rehydrate", "d", "--make-room")
+        assert residencies(here, "bd") == ["HOT", "HOT"]
+
+
+@pytest.mark.parametrize("leave_pages", range(4))
+def test_room_that_is_a_page_or_so_short(steelyard, tmp_path, leave_pages):
+    """It is made, or refused before anything went."""
+    folder = tmp_path / "shm"
+    with support.mounted(folder, 64 * MIB, "tmpfs") as missing:
+        if missing:
+            pytest.skip(missing)
+        here = steelyard.at(steelyard.store, STEELYARD_HOT_PATH=str(folder), STEELYARD_HOT_CAPACITY="1GiB")
+        for name in "ab":
+            here("import", support.large_checkpoint(tmp_path / name, 24, seed=name), name)
+        here("rehydrate", "a")
+        fill(folder, leave_pages * os.sysconf("SC_PAGE_SIZE"))
+        run = here.run("--json", "rehydrate", "b", "--make-room")
+        assert residencies(here, "ab") == (["COLD", "HOT"] if run.code == 0 else ["HOT", "COLD"]), run.stderr
+        assert run.code in (0, 8)
 
 
 def test_memory_that_is_taken_while_it_is_copied(hot, source):

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from crash import harness
-from lib.damage import flip, state
+from lib.damage import flip, large, objects_of, state
 from lib.permissions import let_others_in, nobody_writes
+from lib.waiting import wait_until
 
 MIB = 1024 * 1024
 COMMAND = re.compile(r"`steelyard ((?:rehydrate|evict|repair) [^`]*)`")
@@ -78,7 +79,9 @@ def test_there_is_nothing_to_bring(hot, empty):
     for wanted in ("HOT", "MIXED"):
         watched = hot("watch", "e@main#1", "--until", wanted, code=11)
         assert f"has no payload objects, and will never be {wanted}" in watched.stderr
+        assert "hint: it is always COLD" in watched.stderr
     hot("watch", "e@main#1", "--until", "COLD")
+    assert "no payload objects" in hot("policy", "set", "e", "--prefer", "hot", "--mode", "pinned").stdout
 
 
 def test_what_goes_on_where_that_memory_is(hot, model, memory):
@@ -108,10 +111,19 @@ def test_memory_that_may_not_be_read_is_not_elsewhere(hot, model, memory, tmp_pa
         with nobody_writes(hot.store):
             shown = hot("inspect", model, **unprivileged).stdout
             document = hot.json("inspect", model, **unprivileged)
+            verified = hot("verify", model, **unprivileged)
+            checked = hot.json("verify", model, **unprivileged)
+            flip(large(objects_of(hot, model))[0])
+            damaged = hot("--json", "verify", model, code=5, **unprivileged).error()
     finally:
         memory.chmod(0o755)
     assert "not mounted here" not in shown and "what is mounted here cannot be read: " in shown
     assert document["memory"]["recorded_is_mounted"] is None
+    recorded = document["memory"]["recorded_instance"]
+    assert f"memory instance {recorded} was not read: what is mounted here cannot be read" in verified.stdout
+    assert "warning: what lies in memory is not verified: " in verified.stderr
+    assert checked["memory"] == {"instance": None, "recorded_instance": recorded, "recorded_is_mounted": None}
+    assert f"memory instance {recorded} may hold what is missing, but what is mounted here cannot be read" in damaged["hint"]
 
 
 def test_doctor_tells_what_other_stores_left_in_memory(hot, model, memory):
@@ -132,3 +144,46 @@ def test_a_command_that_is_ended_names_itself(hot, model):
     code, _, error = harness.finish(process)
     assert code == 143
     assert error == {"code": "UNAVAILABLE", "message": "policy was interrupted", "hint": "run the command again"}
+
+
+def test_one_that_runs_already_is_not_started_again(hot, model):
+    process = harness.stop_at(hot, "rehydrate.after_object", 1, "rehydrate", model)
+    said = hot("rehydrate", model, "--no-wait").stdout
+    assert "runs already" in said and f"(pid {process.pid}) carries it out" in said
+    process.send_signal(signal.SIGCONT)
+    assert harness.finish(process)[0] == 0
+
+
+def leases_of(steelyard, model: str) -> list[str]:
+    return [lease["lease_id"] for lease in steelyard.json("lease", "list", model)["leases"]]
+
+
+@pytest.mark.parametrize("held", [False, True])
+def test_an_acquire_that_is_interrupted_gives_its_lease_back(hot, model, held):
+    """But not one that was held before, which the same nonce only renews."""
+    acquire = ("lease", "acquire", model, "--holder", "server", "--nonce", "one", "--ttl", "1h")
+    before = [hot("-q", *acquire).last] if held else []
+    hot("policy", "set", model, "--prefer", "hot", "--mode", "auto")
+    process = harness.stop_at(hot, "rehydrate.after_object", 1, *acquire)
+    (lease,) = leases_of(hot, model)
+    process.send_signal(signal.SIGINT)
+    process.send_signal(signal.SIGCONT)
+    assert harness.finish(process)[0] == 130
+    assert leases_of(hot, model) == before and (not held or before == [lease])
+
+
+def test_the_time_of_a_lease_counts_from_the_end_of_the_move(hot, model):
+    """One that is shorter than the move is granted again when that is over."""
+    acquire = ("lease", "acquire", model, "--holder", "server", "--nonce", "one", "--ttl", "1s")
+    lease = hot("-q", *acquire).last
+    hot("lease", "release", lease)
+    hot("policy", "set", model, "--prefer", "hot", "--mode", "auto")
+    process = harness.stop_at(hot, "rehydrate.after_object", 1, *acquire)
+    wait_until(lambda: not leases_of(hot, model))
+    hot("reconcile", model)  # and is forgotten
+    hot("lease", "renew", lease, code=3)
+    process.send_signal(signal.SIGCONT)
+    code, document, _ = harness.finish(process)
+    assert code == 0 and document["lease"]["lease_id"] == lease
+    renewed = hot.run("lease", "renew", lease)
+    assert renewed.code in (0, 12), "granted again, be it that it has ended since"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import queue
+import shutil
 import signal
 import threading
 from pathlib import Path
@@ -348,3 +349,80 @@ def test_reconcile_goes_on_with_what_a_dead_runner_left(hot, steelyard, watch, t
 def test_reconcile_of_what_is_not_there(steelyard, checkpoint):
     steelyard("import", checkpoint, "m")
     assert steelyard.error("reconcile", "n", "--watch", code=3)["code"] == "NOT_FOUND"
+
+
+# a store that goes away under them
+
+WATCHES = {"watch": ["watch", "m@main"], "reconcile": ["reconcile", "--watch"]}
+FIRST_LINES = {"watch": "m@main#1", "reconcile": "watching"}
+
+
+@pytest.mark.parametrize("verb", WATCHES)
+def test_a_store_that_is_moved_away_ends_it(steelyard, watch, checkpoint, tmp_path, verb):
+    steelyard("import", checkpoint, "m")
+    follower = watch(*WATCHES[verb])
+    follower.until(FIRST_LINES[verb])
+    steelyard.store.rename(tmp_path / "elsewhere")
+    code, err = follower.end()
+    assert code == 10
+    assert f"error: the store at {steelyard.store} is not there any more" in err
+    assert f"is in {tmp_path / 'elsewhere'} now" in err and f"--store {tmp_path / 'elsewhere'}" in err
+
+
+@pytest.mark.parametrize("verb", WATCHES)
+def test_a_store_that_is_replaced_ends_it(steelyard, watch, checkpoint, tmp_path, verb):
+    """By a copy of itself: only the file is another one."""
+    steelyard("import", checkpoint, "m")
+    follower = watch(*WATCHES[verb])
+    follower.until(FIRST_LINES[verb])
+    steelyard.store.rename(tmp_path / "elsewhere")
+    shutil.copytree(tmp_path / "elsewhere", steelyard.store)
+    code, err = follower.end()
+    assert code == 10
+    assert "another catalog lies there than the one that was opened" in err and "hint: run it again" in err
+
+
+def test_a_store_that_is_removed_ends_it(steelyard, watch, checkpoint):
+    steelyard("import", checkpoint, "m")
+    follower = watch("--json", "watch", "m@main")
+    follower.until("READY")
+    shutil.rmtree(steelyard.store)
+    code, err = follower.end()
+    error = json.loads(err.splitlines()[-1])["error"]
+    assert code == 10 and error["code"] == "UNAVAILABLE" and "was removed" in error["message"]
+    assert "--store" in error["hint"]
+
+
+def test_a_rehydration_that_waits_says_that_its_store_was_moved_away(hot, checkpoint, tmp_path):
+    hot("import", checkpoint, "m")
+    first = harness.stop_at(hot, "residency.after_start", 1, "rehydrate", "m")
+    second = hot.start("rehydrate", "m")
+    assert b"waiting: " in second.stderr.readline()
+    hot.store.rename(tmp_path / "elsewhere")
+    _, err = second.communicate(timeout=60)
+    (tmp_path / "elsewhere").rename(hot.store)
+    assert second.returncode == 10 and f"is in {tmp_path / 'elsewhere'} now" in err.decode()
+    first.send_signal(signal.SIGCONT)
+    assert harness.finish(first)[0] == 0
+
+
+def test_a_delete_that_waits_says_that_its_store_was_moved_away(steelyard, checkpoint, tmp_path):
+    steelyard("import", checkpoint, "m")
+    steelyard("lease", "acquire", "m", "--holder", "reader", "--ttl", "1h")
+    process = harness.stop_at(steelyard, "delete.waiting", 1, "delete", "m", "--yes", "--wait", "1h")
+    steelyard.store.rename(tmp_path / "elsewhere")
+    process.send_signal(signal.SIGCONT)
+    code, _, error = harness.finish(process)
+    assert code == 10 and f"is in {tmp_path / 'elsewhere'} now" in error["message"]
+
+
+def test_an_import_says_that_its_store_was_moved_away(steelyard, checkpoint, tmp_path):
+    """Nothing is written into a store that does not lie any more where it is named."""
+    steelyard("import", checkpoint, "other")
+    process = harness.stop_at(steelyard, "import.after_manifest_put", 1, "import", checkpoint, "m")
+    steelyard.store.rename(tmp_path / "elsewhere")
+    process.send_signal(signal.SIGCONT)
+    code, _, error = harness.finish(process)
+    assert code == 10 and f"is in {tmp_path / 'elsewhere'} now" in error["message"]
+    (tmp_path / "elsewhere").rename(steelyard.store)
+    steelyard("import", checkpoint, "m")

@@ -62,6 +62,7 @@ SqliteLog::SqliteLog(Runtime& runtime, SqliteOptions options, const StateCodec& 
     : runtime_(runtime),
       options_(std::move(options)),
       codec_(codec),
+      place_(options_.path),
       turnstile_(runtime, base_of(options_.path), std::min(Turnstile::kWaitMs, options_.write_wait_ms / 2)),
       note_(runtime, base_of(options_.path)),
       open_path_(options_.path) {}
@@ -126,7 +127,9 @@ Result<SqliteLog::Session> SqliteLog::acquire() {
     mode = mode_;
   }
   Session session;
-  SY_ASSIGN_OR_RETURN(session.connection, Connection::open(path, mode));
+  auto opened = Connection::open(path, mode);
+  SY_RETURN_IF_ERROR(place_.check());  // after it: another store may lie there now
+  SY_ASSIGN_OR_RETURN(session.connection, std::move(opened));
   return session;
 }
 
@@ -165,6 +168,7 @@ Status SqliteLog::read_once(const Reading& body, bool& began) {
     keep = private_copy_;
   }
   if (keep != nullptr && keep->is_stale()) {
+    SY_RETURN_IF_ERROR(place_.check());
     SY_RETURN_IF_ERROR(use_private_copy());
     const std::lock_guard lock(pool_mutex_);
     keep = private_copy_;
@@ -308,8 +312,9 @@ void SqliteLog::run_group(Group& group) {
   };
   turnstile_.enter(warn_in_time);
   SY_POINT(runtime_, "log.turn");
-  auto opened = acquire();
-  Status begun =
+  Status begun = place_.check();
+  auto opened = begun.ok() ? acquire() : Result<Session>(begun);
+  begun =
       opened.ok() ? begin_writing(*opened->connection, began + options_.write_wait_ms, warn_in_time) : opened.status();
   group = take_group();
   if (!begun.ok()) {
@@ -474,6 +479,7 @@ Status SqliteLog::resolve(const LastAppend& last, const Status& failure) {
   }
   auto opened = Connection::open(options_.path, Connection::Mode::kReadWrite);
   if (!opened.ok()) return unknown(opened.status());
+  if (const Status gone = place_.check(); !gone.ok()) return unknown(gone);
   Connection& connection = **opened;
   const std::int64_t deadline = runtime_.mono_ms() + kResolveWaitMs;
   if (Status begun = begin_writing(connection, deadline, [] {}); !begun.ok()) return unknown(begun);
@@ -522,6 +528,7 @@ Result<std::vector<Append>> SqliteLog::read(std::uint64_t after, std::size_t lim
 Result<bool> SqliteLog::watch(std::uint64_t after, std::int64_t deadline_mono_ms, const std::atomic<bool>* cancel) {
   WalWatch watch(runtime_, options_.path);
   while (true) {
+    SY_RETURN_IF_ERROR(place_.check());
     std::uint64_t now_at = 0;
     SY_RETURN_IF_ERROR(read_transaction([&](Connection&, std::uint64_t sequence) {
       now_at = sequence;

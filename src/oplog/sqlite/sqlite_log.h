@@ -29,6 +29,7 @@
 #include "oplog/open.h"
 #include "oplog/sqlite/access.h"
 #include "oplog/sqlite/connection.h"
+#include "oplog/sqlite/place.h"
 #include "oplog/sqlite/tail.h"
 #include "oplog/sqlite/turnstile.h"
 #include "oplog/sqlite/writer_note.h"
@@ -50,6 +51,7 @@ class SqliteLog final : public OpLog {
   Status trim(std::uint64_t sequence) override;
   Result<std::uint64_t> length() override;
   Status restore(const Snapshot& snapshot) override;
+  Status check_place() const override { return place_.check(); }
   Capabilities capabilities() const override { return Capabilities{true, false, read_only_, "sqlite"}; }
 
   /// Makes the state tables again from the newest snapshot and the log.
@@ -126,6 +128,7 @@ class SqliteLog final : public OpLog {
   const SqliteOptions options_;
   const StateCodec& codec_;
   bool read_only_ = false;
+  const Place place_;
   Turnstile turnstile_;  ///< used by the one who leads, as are the next two
   WriterNote note_;
   std::optional<WriterNote::Holder> warned_of_;

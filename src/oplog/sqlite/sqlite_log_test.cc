@@ -434,6 +434,43 @@ TEST_F(Sqlite, TwoLogsOverOneFileSeeEachOther) {
   EXPECT_TRUE(*one->watch(2, real_runtime().mono_ms() + 60'000, nullptr));
 }
 
+TEST_F(Sqlite, ALogThatDoesNotLieWhereItWasOpenedIsNamed) {
+  const auto log = open();
+  ASSERT_TRUE(write_step(*log, "w").ok());
+  const fs::path elsewhere = folder_.path().string() + "-elsewhere";
+  fs::rename(folder_.path(), elsewhere);
+  const auto expect_gone = [&](const std::string& found) {
+    const Status gone = log->check_place();
+    EXPECT_EQ(gone.code(), Code::kUnavailable);
+    EXPECT_NE(gone.message().find(found), std::string::npos) << gone.message();
+    EXPECT_FALSE(gone.hint().empty());
+    EXPECT_EQ(log->watch(1, real_runtime().mono_ms() + 600'000, nullptr).status().to_string(), gone.to_string());
+    const Status written = write_step(*log, "w").status();
+    EXPECT_EQ(written.code(), Code::kDurabilityFailed);
+    EXPECT_NE(written.message().find(found), std::string::npos) << written.message();
+  };
+  expect_gone("is not there any more: its catalog is in " + elsewhere.string() + " now");
+  fs::create_directory(folder_.path());
+  fill(3);  // another log at its path
+  expect_gone("was replaced: another catalog lies there than the one that was opened, which is in " +
+              elsewhere.string() + " now");
+  EXPECT_EQ(steps_in(*log), 1U) << "what is open is read on";
+  fs::remove_all(elsewhere);
+  expect_gone("which was removed");
+  fs::remove_all(folder_.path());
+  expect_gone("its catalog was removed");
+}
+
+TEST_F(Sqlite, ALogThatIsBackGoesOn) {
+  const auto log = open();
+  const fs::path elsewhere = folder_.path().string() + "-elsewhere";
+  fs::rename(folder_.path(), elsewhere);
+  EXPECT_FALSE(log->check_place().ok());
+  fs::rename(elsewhere, folder_.path());
+  EXPECT_TRUE(log->check_place().ok());
+  EXPECT_TRUE(write_step(*log, "w").ok());
+}
+
 TEST_F(Sqlite, KilledAtAnyPointAcknowledgedIsThere) {
   const std::vector<std::string> points = {"log.create.begin",
                                            "log.create.before_link",

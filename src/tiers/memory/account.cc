@@ -220,11 +220,10 @@ Result<Account::Look> Account::look(const std::string& own, std::string_view ope
   // In this order: what moves from a claim to a name meanwhile is counted twice, not overlooked.
   SY_ASSIGN_OR_RETURN(const Claims claims, live_claims(own, operation));
   SY_ASSIGN_OR_RETURN(const std::uint64_t used, used_bytes());
-  SY_ASSIGN_OR_RETURN(MemoryPlace there, place());
-  // A claim that is to come takes a page of the filesystem for itself.
-  if (own.empty()) there.free_bytes -= std::min(there.free_bytes, kMemoryPageBytes);
+  SY_ASSIGN_OR_RETURN(const MemoryPlace there, place());
   Look found;
-  found.room = there.room(used, claims.bytes);
+  // A claim that is to come takes a page of the filesystem for itself.
+  found.room = there.room(used, claims.bytes, own.empty() ? kMemoryPageBytes : 0);
   found.room.where = "the hot tier " + folder_.path();
   found.others = claims.others;
   return found;

@@ -6,9 +6,11 @@
 
 #include "base/checked.h"
 #include "base/units.h"
+#include "tiers/memory/account.h"
 #include "tiers/open.h"
 
 namespace steelyard::tiers {
+
 namespace {
 
 std::uint64_t without(std::uint64_t bytes, std::uint64_t taken) { return bytes > taken ? bytes - taken : 0; }
@@ -28,37 +30,45 @@ MemoryPlace place_of(const struct statvfs& filesystem, std::optional<std::uint64
   return place;
 }
 
-Room MemoryPlace::room(std::uint64_t used_bytes, std::uint64_t claimed_bytes) const {
+Room MemoryPlace::room(std::uint64_t used_bytes, std::uint64_t claimed_bytes, std::uint64_t overhead_bytes) const {
   std::vector<Room> rooms;
+  const auto sum = [](std::uint64_t one, std::uint64_t other) {
+    return checked_add(one, other).value_or(UINT64_MAX / 2);
+  };
+  const auto add = [&](std::uint64_t bytes, std::uint64_t taken, std::string limit, std::string hint) {
+    rooms.push_back({.bytes = without(bytes, taken),
+                     .limit = std::move(limit),
+                     .hint = std::move(hint),
+                     .over_bytes = without(taken, bytes)});
+  };
   const std::uint64_t elsewhere = without(without(filesystem_bytes, free_bytes), used_bytes);
-  rooms.push_back(
-      {.bytes = without(free_bytes, claimed_bytes),
-       .limit = fmt::format("its filesystem has {}, of which {} are free{}", format_size(filesystem_bytes),
-                            format_size(free_bytes),
-                            elsewhere > 0 ? fmt::format(" and {} are taken by others", format_size(elsewhere)) : ""),
-       .hint = "let that filesystem be larger (a container's --shm-size, mount -o remount,size=), name another tmpfs "
-               "with hot.path (--hot-path), or free what else lies in it"});
+  add(free_bytes, sum(claimed_bytes, overhead_bytes),
+      fmt::format("its filesystem has {}, of which {} are free{}", format_size(filesystem_bytes),
+                  format_size(free_bytes),
+                  elsewhere > 0 ? fmt::format(" and {} are taken by others", format_size(elsewhere)) : ""),
+      "let that filesystem be larger (a container's --shm-size, mount -o remount,size=), name another tmpfs "
+      "with hot.path (--hot-path), or free what else lies in it");
   // Where it is all of the filesystem, raising it moves nothing.
   if (capacity_bytes < filesystem_bytes) {
-    rooms.push_back(
-        {.bytes = without(capacity_bytes, checked_add(used_bytes, claimed_bytes).value_or(UINT64_MAX)),
-         .limit = fmt::format("hot.capacity is {}{}, of which {} are used and {} reserved by others",
-                              format_size(capacity_bytes), capacity_is_set ? "" : " (half of the filesystem)",
-                              format_size(used_bytes), format_size(claimed_bytes)),
-         .hint = "raise hot.capacity (--hot-capacity, STEELYARD_HOT_CAPACITY)"});
+    add(capacity_bytes, sum(used_bytes, claimed_bytes),
+        fmt::format("hot.capacity is {}{}, of which {} are used and {} reserved by others", format_size(capacity_bytes),
+                    capacity_is_set ? "" : " (half of the filesystem)", format_size(used_bytes),
+                    format_size(claimed_bytes)),
+        "raise hot.capacity (--hot-capacity, STEELYARD_HOT_CAPACITY)");
   }
   for (const MemoryLimit& limit : limits) {
     const bool machine = limit.used == 0 && limit.file.ends_with("meminfo");
-    rooms.push_back(
-        {.bytes = without(without(limit.free(), process_reserve_bytes), claimed_bytes),
-         .limit = fmt::format("{} allows {}, of which {} are in use and {} are left to this process for its work",
-                              limit.file, format_size(limit.bytes), format_size(limit.used),
-                              format_size(process_reserve_bytes)),
-         .hint = machine ? "end what else uses the memory of this machine"
-                         : "raise the memory limit of the cgroup (the container's --memory)"});
+    add(limit.bytes, sum(sum(limit.used, process_reserve_bytes), claimed_bytes),
+        fmt::format("{} allows {}, of which {} are in use and {} are left to this process for its work", limit.file,
+                    format_size(limit.bytes), format_size(limit.used), format_size(process_reserve_bytes)),
+        machine ? "end what else uses the memory of this machine"
+                : "raise the memory limit of the cgroup (the container's --memory)");
   }
-  Room least = *std::ranges::min_element(rooms, {}, &Room::bytes);
+  Room least = *std::ranges::min_element(rooms, {}, [](const Room& room) {
+    return std::pair(room.bytes, UINT64_MAX - room.over_bytes);  // the one that is exceeded most
+  });
   least.bytes = least.bytes / kMemoryPageBytes * kMemoryPageBytes;
+  least.over_bytes = memory::charged_bytes(least.over_bytes);
   return least;
 }
 

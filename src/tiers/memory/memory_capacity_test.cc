@@ -206,6 +206,28 @@ TEST(MemoryPlaceTest, TheLimitThatBindsIsTheOneThatIsNamed) {
   EXPECT_TRUE(room.check(20 * kMiB).ok());
 }
 
+TEST(MemoryPlaceTest, WhatIsAboveALimitHasToGoFirst) {
+  MemoryPlace place;
+  place.filesystem_bytes = 100 * kMiB;
+  place.capacity_bytes = 100 * kMiB;
+  EXPECT_EQ(place.room(90 * kMiB, 0).over_bytes, 0U) << "full is not above it";
+  EXPECT_EQ(place.room(90 * kMiB, 0, 1).over_bytes, kMemoryPageBytes) << "in whole pages";
+  EXPECT_EQ(place.room(90 * kMiB, 3 * kMiB).over_bytes, 3 * kMiB);
+
+  place.capacity_bytes = 50 * kMiB;  // it was lowered
+  Room room = place.room(90 * kMiB, 3 * kMiB);
+  EXPECT_EQ(room.over_bytes, 43 * kMiB);
+  EXPECT_THAT(room.limit, HasSubstr("hot.capacity is 50MiB"));
+
+  // Of several that leave nothing the one that is exceeded most is named, since it is in the way longest.
+  place.limits.push_back({"/sys/fs/cgroup/memory.max", 64 * kMiB, 90 * kMiB});
+  place.process_reserve_bytes = 40 * kMiB;
+  room = place.room(90 * kMiB, 3 * kMiB);
+  EXPECT_EQ(room.bytes, 0U);
+  EXPECT_EQ(room.over_bytes, 69 * kMiB);
+  EXPECT_THAT(room.limit, HasSubstr("memory.max"));
+}
+
 TEST_F(MemoryCapacity, ASmallTmpfsRefusesWholeAndNamesItsSize) {
   const TestTmpfs mounted;
   if (::geteuid() != 0 || ::mount("tmpfs", mounted.path().c_str(), "tmpfs", 0, "size=64m") != 0) {

@@ -347,6 +347,7 @@ Result<TierUsage> MemoryTier::usage(const std::function<void(const ObjectStat&)>
   SY_ASSIGN_OR_RETURN(usage.capacity_bytes, account_.capacity_bytes());
   SY_ASSIGN_OR_RETURN(const Room room, account_.room());
   usage.free_bytes = room.bytes;
+  usage.over_bytes = room.over_bytes;
   SY_ASSIGN_OR_RETURN(usage.claimed_bytes, account_.claimed_bytes());
   return usage;
 }

@@ -88,21 +88,16 @@ Result<Instance> read_instance(Folder& folder, const std::string& store_id, cons
   return instance;
 }
 
-/// The middle of the id tells the folder that hot.path is: its inode in its tmpfs, which no other folder of the boot
-/// has as long as this one is there. So whoever finds another instance in the very same folder knows that this one is
-/// gone.
-Result<std::string> id_for(Runtime& runtime, int hot_path) {
+/// Its inode in its tmpfs: no other folder of the boot has that as long as this one is there.
+Result<std::string> place_of_folder(int hot_path) {
   struct stat place {};
   if (::fstat(hot_path, &place) != 0) return errno_status(errno, "stat", "hot.path");
-  const std::string text = std::to_string(place.st_dev) + ":" + std::to_string(place.st_ino);
-  std::string id = new_instance_id(runtime);
-  constexpr std::size_t kBootDigits = 16;
-  constexpr std::size_t kPlaceDigits = 8;
-  return id.replace(kBootDigits, kPlaceDigits, hash::sha256(as_bytes(text)).hex(), 0, kPlaceDigits);
+  return std::to_string(place.st_dev) + ":" + std::to_string(place.st_ino);
 }
 
 Status make_instance(Folder& folder, int hot_path, const std::string& store_id, const std::string& boot_id) {
-  SY_ASSIGN_OR_RETURN(const std::string id, id_for(folder.runtime(), hot_path));
+  SY_ASSIGN_OR_RETURN(const std::string place, place_of_folder(hot_path));
+  const std::string id = new_instance_id(folder.runtime(), place);
   const std::string text = encode(id, store_id, boot_id);
   const std::string name = instance_file_name(boot_id);
   const int opened = folder.open("tier.instance_write", ".", O_TMPFILE | O_RDWR, 0444);
@@ -183,8 +178,9 @@ Status cannot_make(int error, const std::string& parent, const std::string& path
 
 }  // namespace
 
-std::string new_instance_id(Runtime& runtime) {
-  return hash::sha256(as_bytes(runtime.epoch())).hex().substr(0, 16) + runtime.random_hex(8);
+std::string new_instance_id(Runtime& runtime, std::string_view place) {
+  return hash::sha256(as_bytes(runtime.epoch())).hex().substr(0, 16) +
+         hash::sha256(as_bytes(place)).hex().substr(0, 8) + runtime.random_hex(4);
 }
 
 Result<MemoryPlace> look_at_memory_place(const MemoryOptions& options) {

@@ -52,6 +52,7 @@ std::uint64_t SimulatedDisk::State::links(const Inode& inode) const {
 SimulatedDisk::SimulatedDisk(std::uint64_t seed, SimulatedMedium medium) : state_(std::make_shared<State>()) {
   state_->random_state = seed;
   state_->medium = medium;
+  state_->place = "simulated memory " + std::to_string(seed);
 }
 SimulatedDisk::~SimulatedDisk() = default;
 

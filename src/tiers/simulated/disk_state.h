@@ -70,6 +70,7 @@ struct SimulatedDisk::State {
   mutable std::mutex mutex;
   std::uint64_t random_state = 0;
   SimulatedMedium medium = SimulatedMedium::kDisk;
+  std::string place;     ///< of a memory: no other one has it
   std::string instance;  ///< of a memory; empty: none
   std::map<ReservationName, std::uint64_t> reservations;
   struct Locks {

@@ -160,14 +160,16 @@ Result<TierUsage> SimulatedTier::usage(const std::function<void(const ObjectStat
   TierUsage usage;
   usage.bytes = state_->used_bytes();
   usage.capacity_bytes = state_->capacity_bytes.value_or(kEndlessBytes);
-  usage.free_bytes = usage.capacity_bytes - std::min(usage.capacity_bytes, usage.bytes + state_->reserved_bytes());
+  const std::uint64_t taken = usage.bytes + state_->reserved_bytes();
+  usage.free_bytes = usage.capacity_bytes - std::min(usage.capacity_bytes, taken);
+  usage.over_bytes = taken - std::min(usage.capacity_bytes, taken);
   return usage;
 }
 
 Result<Room> SimulatedTier::room() {
   SY_ASSIGN_OR_RETURN(const TierUsage now, usage({}));
   return Room{now.free_bytes, "the simulated tier", "it has " + std::to_string(now.capacity_bytes) + " bytes",
-              "make it larger"};
+              "make it larger", now.over_bytes};
 }
 
 ObjectStat SimulatedTier::stat_of(const ObjectName& name, const State::Inode& inode) const {
@@ -235,7 +237,7 @@ Result<std::unique_ptr<Tier>> open_simulated(Runtime& runtime, std::shared_ptr<S
   const std::lock_guard lock(state.mutex);
   if (state.in_memory() && state.instance.empty()) {
     if (!create) return Status(Code::kNotFound, "there is no instance of the hot tier");
-    state.instance = new_instance_id(runtime);
+    state.instance = new_instance_id(runtime, state.place);
   }
   return std::unique_ptr<Tier>(std::make_unique<SimulatedTier>(runtime, disk->state_));
 }
