@@ -175,6 +175,9 @@ std::string hot_line(const Inspection& inspection) {
   }
   if (inspection.hot_elsewhere) {
     line += "; the record names memory instance " + inspection.record.hot_instance + ", which is not mounted here";
+    if (inspection.hot_objects > 0) {
+      line += "; nobody reads what lies here: `steelyard evict " + ref_of(inspection.record) + "` frees it";
+    }
   }
   return line;
 }

@@ -57,11 +57,22 @@ std::string what_moved(const store::ResidencyResult& result) {
   return result.removed_objects > 0 ? moved + ", " + removed : moved;
 }
 
+/// Without an operation: what was stray in the memory that is mounted here.
+std::string what_went_here(const store::ResidencyResult& result) {
+  const metadata::RevisionRecord& record = result.record;
+  return "removed " + counted(result.removed_objects, "object") + " from the memory here, " +
+         format_size(result.read_bytes) + " read from the cold tier: the revision is " +
+         std::string(name_of(record.residency)) + " in memory instance " + record.hot_instance +
+         ", which is not mounted here";
+}
+
 void print_human(Invocation& call, store::Store& store, bool wait, const store::ResidencyResult& result) {
   const std::string ref = ref_of(result.record);
   if (!call.quiet()) {
     for (const std::string& evicted : result.evicted) call.out().line("evicted " + evicted + " to make room");
-    if (!result.operation) {
+    if (!result.operation && result.removed_objects > 0) {
+      call.out().line(what_went_here(result));
+    } else if (!result.operation) {
       call.out().line(result.record.summary.payload_count == 0 ? nothing_to_bring(result.record)
                                                                : what_is_hot(result.record) + " already");
     } else if (!wait) {

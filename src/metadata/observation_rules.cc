@@ -4,6 +4,7 @@
 
 #include "base/limits.h"
 #include "formats/ref.h"
+#include "metadata/memory_instance.h"
 #include "metadata/shares.h"
 #include "metadata/turn.h"
 #include "metadata/validate.h"
@@ -56,21 +57,15 @@ std::uint32_t share_recorded(const RevisionRecord& record) {
   return record.residency == Residency::kHot ? kMillion : record.hot_millionths.value_or(0);
 }
 
-/// Whether the record is to name the observer's memory from now on, though its own may be there. Equal shares move it
-/// at one event only, or two observers would take it from each other for ever.
-bool takes_over(const RevisionRecord& record, const Observation& seen, Look look) {
-  const std::uint32_t here = share_seen(record, seen);
-  const std::uint32_t there = share_recorded(record);
-  return look == Look::kWhenBrought ? here > 0 : here > there;
-}
-
-/// The record names a memory instance that the observer cannot see and that may be there.
 bool is_elsewhere(const RevisionRecord& record, const Observation& seen) {
-  if (record.hot_instance.empty() || record.hot_instance == seen.hot_instance) return false;
-  return seen.boot_id.empty() || seen.boot_id == record.hot_boot_id;
+  return view_of_instance(instance_of(record), {seen.hot_instance, seen.boot_id}) == InstanceView::kElsewhere;
 }
 
 }  // namespace
+
+bool shows_more(const RevisionRecord& record, const Observation& seen) {
+  return share_seen(record, seen) > share_recorded(record);
+}
 
 void set_hot(RevisionRecord& record, std::string instance, std::string boot_id, std::uint64_t members,
              std::uint64_t bytes, bool cold_readable) {
@@ -102,7 +97,10 @@ void lower_hot(RevisionRecord& next, std::uint64_t members, std::uint64_t bytes)
 Result<bool> follow(RevisionRecord& next, const Observation& seen, Look look) {
   SY_ASSIGN_OR_RETURN(DamageReport damage, normalised(seen.damage));
   SY_RETURN_IF_ERROR(check_hot(next, seen));
-  if (is_elsewhere(next, seen) && !takes_over(next, seen, look)) {
+  // Equal shares move the record to the observer's memory at one event only, or two would take it from each other for
+  // ever.
+  const bool takes_over = look == Look::kWhenBrought ? seen.hot_members > 0 : shows_more(next, seen);
+  if (is_elsewhere(next, seen) && !takes_over) {
     // Whatever lies in that memory: of what is whole in the cold tier everything can be read.
     if (damage.count != 0) return false;
     set_availability(next, Availability::kReady);

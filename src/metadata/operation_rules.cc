@@ -8,6 +8,7 @@
 #include "base/utf8.h"
 #include "formats/ref.h"
 #include "metadata/keys.h"
+#include "metadata/memory_instance.h"
 #include "metadata/rows.h"
 #include "metadata/turn.h"
 #include "metadata/validate.h"
@@ -80,17 +81,14 @@ Status check_no_lease(Turn& turn, const Identity& identity) {
 }
 
 /// UNAVAILABLE when the hot replicas in question lie in a memory instance of this boot that the caller has not mounted.
-template <typename Caller>
-Status check_instance(const RevisionRecord& record, const std::string& instance, const std::string& boot_id,
-                      const Caller& caller) {
-  if (instance.empty() || instance == caller.hot_instance ||
-      (!caller.hot_boot_id.empty() && boot_id != caller.hot_boot_id))
-    return {};
+Status check_instance(const RevisionRecord& record, const InstanceName& named, const InstanceName& mounted) {
+  if (view_of_instance(named, mounted) != InstanceView::kElsewhere) return {};
   return {
       Code::kUnavailable,
-      "the hot replicas of " + formats::format_ref(record.identity) + " lie in memory instance " + instance + ", " +
-          (caller.hot_instance.empty() ? "and this process has mounted none"
-                                       : "and this process has mounted " + caller.hot_instance),
+      "the hot replicas of " + formats::format_ref(record.identity) + " lie in memory instance " +
+          std::string(named.id) + ", " +
+          (mounted.id.empty() ? "and this process has mounted none"
+                              : "and this process has mounted " + std::string(mounted.id)),
       "run it where that instance is mounted (hot.path); where nobody has that memory any more, steelyard rehydrate " +
           formats::format_ref(record.identity) + " brings the revision into the memory here"};
 }
@@ -127,8 +125,8 @@ Status check_reached(const RevisionRecord& record, const std::optional<Observati
                                : rehydrates                           ? operation.total_members
                                                                       : all - operation.total_members;
   // Who could not look has seen nothing; and who looked at another memory, nothing of what was to leave this one.
-  const bool elsewhere =
-      !rehydrates && seen->boot_id == operation.hot_boot_id && seen->hot_instance != operation.hot_instance;
+  const InstanceView view = view_of_instance(instance_of(operation), {seen->hot_instance, seen->boot_id});
+  const bool elsewhere = !rehydrates && !seen->boot_id.empty() && view == InstanceView::kElsewhere;
   if (seen->boot_id.empty() || elsewhere) {
     return {Code::kNotReady,
             what + " is not done: what is in " + (elsewhere ? "memory instance " + operation.hot_instance : "memory") +
@@ -152,7 +150,8 @@ Status in_the_way(const Turn& turn, const RevisionRecord& record) {
   const bool moves = moves_replicas(operation.kind);
   const std::string end = "end it: steelyard operation cancel " + operation.operation_id;
   // A memory of this boot may be one that only others mount.
-  const bool in_one_memory = moves && !operation.hot_instance.empty() && operation.hot_boot_id == turn.epoch.epoch;
+  const InstanceName none{.id = {}, .boot_id = turn.epoch.epoch};
+  const bool in_one_memory = moves && view_of_instance(instance_of(operation), none) == InstanceView::kElsewhere;
   const std::string where =
       in_one_memory ? " where memory instance " + operation.hot_instance + " is mounted" : std::string();
   return {Code::kBusy,
@@ -235,7 +234,7 @@ Status judge(Turn& turn, const StartOperation& command) {
   SY_RETURN_IF_ERROR(check_fence(record, command.expected_metadata_generation));
   SY_RETURN_IF_ERROR(check_policy_allows(record, command.kind, command.target, command.ratio_millionths));
   if (command.kind == OperationKind::kEvicting) {
-    SY_RETURN_IF_ERROR(check_instance(record, record.hot_instance, record.hot_boot_id, command));
+    SY_RETURN_IF_ERROR(check_instance(record, instance_of(record), instance_of(command)));
     SY_RETURN_IF_ERROR(check_no_lease(turn, command.identity));
   }
 
@@ -277,7 +276,7 @@ Status judge(Turn& turn, const TakeOperation& command) {
   }
   // A rehydration has only added replicas, so one that nobody runs may be ended from anywhere.
   if (record.operation->kind == OperationKind::kEvicting) {
-    SY_RETURN_IF_ERROR(check_instance(record, record.operation->hot_instance, record.operation->hot_boot_id, command));
+    SY_RETURN_IF_ERROR(check_instance(record, instance_of(*record.operation), instance_of(command)));
   }
   SY_ASSIGN_OR_RETURN(std::optional<Runner> before, find_runner(turn.view, record.identity));
   Runner runner = make_runner(turn, command.runner, record.identity, command.operation_id);

@@ -7,6 +7,7 @@
 #include <unordered_set>
 
 #include "base/units.h"
+#include "metadata/memory_instance.h"
 #include "metadata/shares.h"
 
 namespace steelyard::metadata {
@@ -59,18 +60,10 @@ std::optional<std::int64_t> cools_until(const RevisionRecord& record, const Last
   return until;
 }
 
-/// Whether the memory instance that the record names was in the folder that has another one now, so that it is gone:
-/// ids of one folder in one boot differ in their last digits alone (docs/formats/memory-tier.md).
-bool is_replaced(const RevisionRecord& record, const Memory& memory) {
-  constexpr std::size_t kPlaceDigits = 24;
-  const std::string& recorded = record.hot_instance;
-  return recorded != memory.instance && recorded.size() == 32 && memory.instance.size() == 32 &&
-         recorded.starts_with(std::string_view(memory.instance).substr(0, kPlaceDigits));
-}
+InstanceName mounted(const Memory& memory) { return {memory.instance, memory.boot_id}; }
 
 bool may_move(const RevisionRecord& record, const Memory& memory) {
-  const bool elsewhere =
-      !record.hot_instance.empty() && record.hot_instance != memory.instance && record.hot_boot_id == memory.boot_id;
+  const bool elsewhere = view_of_instance(instance_of(record), mounted(memory)) == InstanceView::kElsewhere;
   return record.availability == Availability::kReady && !record.operation && !elsewhere;
 }
 
@@ -82,8 +75,8 @@ bool was_read_lately(const PlacedRevision& revision, const LastUse& now, std::in
 
 /// To be brought in takes nothing from anybody, also where the record does not know yet that its memory is gone.
 bool may_come(const RevisionRecord& record, const Memory& memory) {
-  return may_move(record, memory) ||
-         (record.availability == Availability::kReady && !record.operation && is_replaced(record, memory));
+  return may_move(record, memory) || (record.availability == Availability::kReady && !record.operation &&
+                                      is_replaced(instance_of(record), mounted(memory)));
 }
 
 /// Where it is by the record, as far as this boot goes.
@@ -102,6 +95,13 @@ bool is_leaving(const PlacedRevision& revision, const Memory& memory) {
   return record.availability == Availability::kReady && !revision.hot.empty() && record.operation &&
          record.operation->kind == OperationKind::kEvicting && record.operation->target == Residency::kCold &&
          record.operation->hot_instance == memory.instance;
+}
+
+/// What lies here of it, its record does not count, as that names another memory of this boot: nobody reads it.
+bool is_stray(const PlacedRevision& revision, const Memory& memory) {
+  const RevisionRecord& record = revision.record;
+  return record.availability == Availability::kReady && !record.operation && revision.cold_whole &&
+         !revision.hot.empty() && view_of_instance(instance_of(record), mounted(memory)) == InstanceView::kElsewhere;
 }
 
 bool wants_warmer(const PlacedRevision& revision, const Memory& memory) {
@@ -269,14 +269,20 @@ RoomPlan make_room(std::span<const PlacedRevision> revisions, const Memory& memo
   Revisions leased;
   for (const PlacedRevision& revision : revisions) {
     const Policy& policy = revision.record.policy;
+    if (revision.record.identity == for_whom) continue;
+    if (is_stray(revision, memory)) {
+      idle.push_back(&revision);
+      continue;
+    }
     const bool pinned_warm = policy.mode == PolicyMode::kPinned && policy.prefer != Residency::kCold;
-    if (pinned_warm || revision.record.identity == for_whom) continue;
+    if (pinned_warm) continue;
     if (!is_evictable(revision, memory) && !is_leaving(revision, memory)) continue;
     (revision.leased ? leased : idle).push_back(&revision);
   }
   sort_for_eviction(idle);
   sort_for_eviction(leased);
-  std::ranges::stable_partition(idle, [&](const PlacedRevision* revision) { return is_leaving(*revision, memory); });
+  std::ranges::stable_partition(
+      idle, [&](const auto* revision) { return is_stray(*revision, memory) || is_leaving(*revision, memory); });
 
   RoomPlan plan;
   for (const PlacedRevision* revision : idle) plan.possible_bytes += holders.drop(*revision);

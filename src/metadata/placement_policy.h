@@ -88,7 +88,9 @@ struct RoomPlan {
 
 /// Chooses evictions that free at least `wanted_bytes` for `for_whom`: revisions of any mode but those pinned to be
 /// hot, READY, idle, whole in the cold tier; first those whose eviction was begun, then the least recently used, then
-/// the largest, none that frees nothing. Bytes that a revision which stays keeps in memory do not count.
+/// the largest, none that frees nothing. Before all of them, whatever their policy and whoever reads them, those whose
+/// record names another memory instance of this boot: what they have here nobody reads. Bytes that a revision which
+/// stays keeps in memory do not count.
 RoomPlan make_room(std::span<const PlacedRevision> revisions, const Memory& memory, const Identity& for_whom,
                    std::uint64_t wanted_bytes);
 

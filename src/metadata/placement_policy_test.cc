@@ -378,6 +378,24 @@ TEST(Room, WhatIsLeavingAlreadyGoesFirst) {
   EXPECT_EQ(room(10), (Told{"evict old COLD 10"}));
 }
 
+TEST(Room, WhatNoRecordCountsGoesFirst) {
+  const Identity whom = cold("whom", 1).record.identity;
+  PlacedRevision stray = read_now(hot("stray", 10, 900, PolicyMode::kPinned));
+  stray.record.hot_instance = std::string(32, '2');
+  const auto room = [&](std::uint64_t wanted) {
+    return told(make_room(std::vector{hot("old", 10, 1), stray}, memory_of(100, 90), whom, wanted).evictions);
+  };
+  EXPECT_EQ(room(10), (Told{"evict stray COLD 10"})) << "whoever reads it reads nothing of it here";
+  EXPECT_EQ(room(11), (Told{"evict stray COLD 10", "evict old COLD 10"}));
+  stray.cold_whole = false;
+  EXPECT_EQ(room(10), (Told{"evict old COLD 10"})) << "a repair may need it";
+  stray.cold_whole = true;
+  stray.record.operation.emplace();
+  EXPECT_EQ(room(10), (Told{"evict old COLD 10"})) << "it may be about to be adopted";
+  stray.record.operation.reset();
+  EXPECT_FALSE(make_room(std::vector{stray}, memory_of(100, 90), stray.record.identity, 1).enough) << "not its own";
+}
+
 TEST(Room, WhatWasJustMadeHotIsNotTheFirstToGo) {
   PlacedRevision imported = hot("imported", 10, 0);
   imported.last_use = {};

@@ -61,6 +61,9 @@ struct LastUse {
 Result<LastUse> last_use_of(const StateView& view, const Identity& identity);
 /// When a lease of the state was granted or renewed last, by the clock of the state's epoch.
 std::int64_t last_renewal_ms(const Lease& lease);
+/// Whether a look shows a larger share hot than the record has, so that it makes the record name its memory, though the
+/// one that it names may be there.
+bool shows_more(const RevisionRecord& record, const Observation& seen);
 /// The operation of a record by its id: the active one or one that it retains; null: neither.
 const Operation* find_operation(const RevisionRecord& record, std::string_view operation_id);
 /// An operation with its record; while it runs, with its runner and the runner's progress. NOT_FOUND when no record

@@ -17,6 +17,7 @@
 #include "hash/xxh3.h"
 #include "store/context.h"
 #include "store/open_store.h"
+#include "store/progress_meter.h"
 #include "store/scratch_folder.h"
 #include "tiers/open.h"
 
@@ -37,12 +38,6 @@ constexpr int kMemoryRounds = 8;
 
 struct CloseFile {
   void operator()(FILE* file) const { std::fclose(file); }
-};
-
-class NoObserver final : public Observer {
- public:
-  void progress(const Progress&) override {}
-  void warning(const std::string&) override {}
 };
 
 class Bench {

@@ -216,7 +216,8 @@ class Examination {
                            tiers::Tier& cold, RevisionsExamined& seen) {
     ++seen.live;
     if (!record.hot_instance.empty()) {
-      in_memory_.push_back({record.identity, record.hot_instance, record.hot_members, record.metadata_generation});
+      in_memory_.push_back(
+          {record.identity, record.hot_instance, record.hot_boot_id, record.hot_members, record.metadata_generation});
     }
     const auto lacks = what_lacks(record, cold);
     const auto marker = look_at_committed_marker(cold, record);

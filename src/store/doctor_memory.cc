@@ -12,6 +12,7 @@
 #include "base/utf8.h"
 #include "catalog/catalog.h"
 #include "formats/ref.h"
+#include "metadata/memory_instance.h"
 #include "store/context.h"
 #include "store/group_observer.h"
 #include "store/manifest_file.h"
@@ -22,6 +23,7 @@ namespace {
 
 using Check = DoctorReport::Check;
 using State = DoctorReport::State;
+using metadata::InstanceView;
 
 constexpr std::string_view kName = "hot tier";
 constexpr std::size_t kNamedMax = 4;
@@ -110,8 +112,8 @@ void look_at_limits(const tiers::MemoryPlace& place, std::vector<Check>& checks)
 /// What lies in the instance that is mounted here, beside what the records say of it.
 class Contents {
  public:
-  Contents(tiers::Tier& tier, std::string instance, catalog::Catalog& catalog)
-      : tier_(tier), instance_(std::move(instance)), catalog_(catalog) {}
+  Contents(tiers::Tier& tier, std::string instance, const std::string& boot_id, catalog::Catalog& catalog)
+      : tier_(tier), instance_(std::move(instance)), boot_id_(boot_id), catalog_(catalog) {}
 
   void look(const std::vector<MemoryRecord>& recorded, std::vector<Check>& checks) {
     const auto usage = tier_.usage([this](const tiers::ObjectStat& object) {
@@ -153,18 +155,32 @@ class Contents {
   void find_orphans(std::vector<Check>& checks) {
     std::uint64_t count = 0;
     std::uint64_t bytes = 0;
+    std::uint64_t stray_bytes = 0;
+    std::vector<std::string> stray;
     for (const auto& [group, there] : groups_) {
       const auto record = catalog_.find_by_group(group);
       if (!record.ok()) return checks.push_back(problem(record.status()));
-      if (*record && is_published((*record)->availability)) continue;
-      ++count;
-      bytes += there.bytes;
+      if (!*record || !is_published((*record)->availability)) {
+        ++count;
+        bytes += there.bytes;
+        continue;
+      }
+      const auto view = metadata::view_of_instance(metadata::instance_of(**record), {instance_, boot_id_});
+      if (view != InstanceView::kElsewhere) continue;
+      stray.push_back(formats::format_ref((*record)->identity));
+      stray_bytes += there.bytes;
     }
-    if (count == 0) return;
-    checks.push_back(check(
-        State::kWarning,
-        fmt::format("{} that no readable revision refers to, with {}", counted(count, "group"), format_size(bytes)),
-        "`steelyard reconcile` ends what is being deleted, `steelyard gc` frees the rest"));
+    if (count > 0) {
+      checks.push_back(check(
+          State::kWarning,
+          fmt::format("{} that no readable revision refers to, with {}", counted(count, "group"), format_size(bytes)),
+          "`steelyard reconcile` ends what is being deleted, `steelyard gc` frees the rest"));
+    }
+    if (stray.empty()) return;
+    checks.push_back(check(State::kWarning,
+                           fmt::format("{} here of {}, recorded in another memory instance: {}",
+                                       format_size(stray_bytes), counted(stray.size(), "revision"), some_of(stray)),
+                           "nobody reads it here: `steelyard gc` or `steelyard evict REF` frees it"));
   }
 
   void find_missing(const std::vector<MemoryRecord>& recorded, std::vector<Check>& checks) {
@@ -187,6 +203,7 @@ class Contents {
 
   tiers::Tier& tier_;
   const std::string instance_;
+  const std::string& boot_id_;
   catalog::Catalog& catalog_;
   std::map<std::string, Group> groups_;
 };
@@ -194,16 +211,17 @@ class Contents {
 /// Of instances that are not mounted here. `known`: whether it could be seen what is.
 void look_elsewhere(Runtime& runtime, const std::string& mounted, bool known, const std::vector<MemoryRecord>& recorded,
                     std::vector<Check>& checks) {
-  std::map<std::string, std::vector<std::string>> by_instance;
+  std::map<std::pair<std::string, std::string>, std::vector<std::string>> by_instance;
   for (const MemoryRecord& record : recorded) {
-    by_instance[record.instance].push_back(formats::format_ref(record.identity));
+    by_instance[{record.instance, record.boot_id}].push_back(formats::format_ref(record.identity));
   }
-  for (const auto& [instance, refs] : by_instance) {
-    const tiers::InstanceView view = tiers::view_of_instance(instance, mounted, runtime.epoch());
-    if (view == tiers::InstanceView::kMounted) continue;
+  for (const auto& [named, refs] : by_instance) {
+    const auto& [instance, boot_id] = named;
+    const InstanceView view = metadata::view_of_instance({instance, boot_id}, {mounted, runtime.epoch()});
+    if (view == InstanceView::kMounted) continue;
     const std::string what =
         fmt::format("{} recorded in memory instance {}, ", counted(refs.size(), "revision"), instance);
-    if (view == tiers::InstanceView::kGone) {
+    if (view == InstanceView::kGone) {
       checks.push_back(check(State::kWarning, what + "which an earlier boot had: " + some_of(refs),
                              "`steelyard reconcile` records that it is gone"));
     } else if (!known) {
@@ -250,7 +268,7 @@ std::vector<Check> examine_memory(Runtime& runtime, const StoreOptions& options,
       mounted = *instance;
       TierObserver observer(*parts.cold);
       catalog::Catalog catalog(runtime, *parts.log, observer, {});
-      Contents(**tier, mounted, catalog).look(recorded, checks);
+      Contents(**tier, mounted, runtime.epoch(), catalog).look(recorded, checks);
     }
   }
   look_elsewhere(runtime, mounted, known, recorded, checks);

@@ -15,6 +15,7 @@ namespace steelyard::store {
 struct MemoryRecord {
   metadata::Identity identity;
   std::string instance;
+  std::string boot_id;  ///< that made it
   std::uint64_t members = 0;
   std::uint64_t metadata_generation = 0;
 };

@@ -40,8 +40,13 @@ class Eviction final : public ResidencyRun {
     if (record_.hot_members != hot_.members || record_.hot_instance != hot_.instance) {
       SY_ASSIGN_OR_RETURN(record_, record_findings(context_, record_, {}, stop_));
     }
+    if (!plan_ && is_stray(context_, record_, hot_)) {
+      SY_RETURN_IF_ERROR(remove_strays());
+      return true;
+    }
     const bool done = outside().members == 0 && record_.hot_members <= (plan_ ? plan_->hot_members : 0);
-    if (!done && instance_.empty() && record_.hot_boot_id != context_.runtime.epoch()) {
+    const auto view = metadata::view_of_instance(metadata::instance_of(record_), {instance_, context_.runtime.epoch()});
+    if (!done && instance_.empty() && view != metadata::InstanceView::kElsewhere) {
       return Status(Code::kUnavailable, "what of " + ref() + " lies in memory could not be seen",
                     "run the same command again; steelyard doctor says what is in the way");
     }
@@ -70,6 +75,22 @@ class Eviction final : public ResidencyRun {
 
   Status move_objects(RunnerKeeper& keeper) override {
     SY_RETURN_IF_ERROR(check_permission(keeper.done()));
+    return remove_all(&keeper);
+  }
+
+  /// Without an operation and its permissions. These order a removal against leases and against what the record counts,
+  /// so that no reader misses what it was told of; the record tells nobody of these replicas, and who opened them while
+  /// it did reads on from the cold ones, which are read back here as well (decision 18).
+  Status remove_strays() {
+    Status removed = remove_all(nullptr);
+    if (removed.ok() || !suspect_) return removed;
+    removed = judge_suspect(removed);
+    look_again_at_damage();
+    return removed;
+  }
+
+  /// `keeper`: of the operation; null: what goes is stray.
+  Status remove_all(RunnerKeeper* keeper) {
     const Amount leaving = outside();
     std::vector<formats::ObjectRange> segments;
     for (std::uint32_t object = 0; object < objects(); ++object) {
@@ -136,12 +157,22 @@ class Eviction final : public ResidencyRun {
     return refused.code() == Code::kBusy ? paused(refused) : refused;
   }
 
-  /// Waits for the permission, as long as it takes.
-  Status remove(RunnerKeeper& keeper, Batch& batch, bool last) {
+  Status remove(RunnerKeeper* keeper, Batch& batch, bool last) {
     if (batch.members_before_and_in_it == batch.members_before && !last) return {};
+    SY_RETURN_IF_ERROR(keeper != nullptr ? remove_when_permitted(*keeper, batch, last)
+                                         : try_remove(nullptr, batch, last));
+    SY_POINT(context_.runtime, "evict.after_removal");
+    const std::uint64_t members = batch.members_before_and_in_it;
+    batch = {};
+    batch.members_before = batch.members_before_and_in_it = members;
+    return {};
+  }
+
+  /// Waits for the permission, as long as it takes.
+  Status remove_when_permitted(RunnerKeeper& keeper, const Batch& batch, bool last) {
     for (std::int64_t pause_ms = kPauseMs;;) {
       SY_RETURN_IF_ERROR(stop_.status(noun()));
-      Status refused = try_remove(keeper.done(), batch, last);
+      Status refused = try_remove(&keeper, batch, last);
       if (refused.ok()) break;
       if (refused.code() != Code::kBusy) return refused;
       if (!request_.wait_for_others) return paused(refused);
@@ -153,17 +184,20 @@ class Eviction final : public ResidencyRun {
     }
     keeper.set_message({});
     keeper.add(batch.members_before_and_in_it - batch.members_before, batch.bytes);
-    SY_POINT(context_.runtime, "evict.after_removal");
-    const std::uint64_t members = batch.members_before_and_in_it;
-    batch = {};
-    batch.members_before = batch.members_before_and_in_it = members;
     return {};
   }
 
   /// BUSY while a lease lives, or somebody else has the group's lock. It is held from before the permission to the end
   /// of the removals, and not while this waits.
-  Status try_remove(const Amount& done, const Batch& batch, bool last) {
+  Status try_remove(const RunnerKeeper* keeper, const Batch& batch, bool last) {
     SY_ASSIGN_OR_RETURN(const auto lock, lock_to_remove(context_, *tier_, record_));
+    SY_RETURN_IF_ERROR(keeper != nullptr ? get_permission(keeper->done(), batch) : check_still_stray());
+    SY_POINT(context_.runtime, "evict.after_permission");
+    SY_RETURN_IF_ERROR(check_still_whole(batch));
+    return remove_replicas(batch, last);
+  }
+
+  Status get_permission(const Amount& done, const Batch& batch) {
     SY_ASSIGN_OR_RETURN(metadata::Answer permitted,
                         context_.catalog.permit_removal({.identity = record_.identity,
                                                          .token = token_,
@@ -171,9 +205,19 @@ class Eviction final : public ResidencyRun {
                                                          .processed_members = done.members,
                                                          .processed_bytes = done.bytes}));
     record_ = *std::move(permitted.record);
-    SY_POINT(context_.runtime, "evict.after_permission");
-    SY_RETURN_IF_ERROR(check_still_whole(batch));
-    return remove_replicas(batch, last);
+    return {};
+  }
+
+  /// For who holds the lock. A record that is as it was: no operation has begun that would read or adopt them. What
+  /// lies there is not more than before: who counted it before the lock publishes nothing of it, and who counts it
+  /// after the lock sees what is left.
+  Status check_still_stray() {
+    SY_ASSIGN_OR_RETURN(const auto now, context_.catalog.get_weight_revision(record_.identity));
+    SY_ASSIGN_OR_RETURN(const HotReplicas there, find_hot(context_, now, manifest_));
+    const bool as_it_was = now.metadata_generation == record_.metadata_generation && there.tier == tier_;
+    if (as_it_was && (there.members == 0 || is_stray(context_, now, there))) return {};
+    return {Code::kStaleGeneration, ref() + " was moved by others while what lies in memory here was to go",
+            "run the same command again"};
   }
 
   /// The bytes behind the cold names, before the first of them is read.

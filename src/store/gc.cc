@@ -21,6 +21,7 @@
 #include "metadata/rules.h"
 #include "oplog/op_log.h"
 #include "store/catalog_copy.h"
+#include "store/gc_memory.h"
 #include "store/manifest_file.h"
 
 namespace steelyard::store {
@@ -47,7 +48,7 @@ class Collection {
         fail(std::move(status).annotate("looking at", "group " + group));
       }
     }
-    note(free_hot());
+    note(collect_memory(context_, dry_run_, cancel_, report_));
     SY_POINT(context_.runtime, "gc.after_groups");
     SY_RETURN_IF_ERROR(free_content());
     SY_POINT(context_.runtime, "gc.after_content");
@@ -62,75 +63,6 @@ class Collection {
   }
 
  private:
-  /// What lies in memory of revisions that are gone: late runners put it there, or it was another container's turn to
-  /// remove it. As in the cold tier it is held before the catalog is asked.
-  Status free_hot() {
-    const auto tier = mounted_hot(context_);
-    if (tier == nullptr) return {};
-    SY_ASSIGN_OR_RETURN(const std::vector<std::string> groups, tier->list_groups());
-    for (const std::string& group : groups) {
-      SY_RETURN_IF_ERROR(check_cancel());
-      if (const Status status = free_hot_group(*tier, group); !status.ok()) {
-        report_.kept.push_back(fmt::format("group {} in memory: {}", group, status.to_string()));
-      }
-    }
-    // Of replacements that were killed.
-    if (!dry_run_) {
-      const std::int64_t before_ms = context_.runtime.wall_ms() - context_.options.gc_grace_ms;
-      SY_RETURN_IF_ERROR(tier->remove_catalog_temporaries(before_ms));
-    }
-    return free_unused_hot(*tier);
-  }
-
-  Status free_hot_group(tiers::Tier& tier, const std::string& group) {
-    SY_ASSIGN_OR_RETURN(bool is_gone, gone(group));
-    if (!is_gone) return {};
-    SY_ASSIGN_OR_RETURN(const auto listing, tier.list_group(group));
-    std::vector<std::unique_ptr<tiers::HeldAttempt>> held;
-    for (const tiers::AttemptName& made : listing.by_operation) {
-      auto one = tier.hold_attempt(made);
-      if (one.code() == Code::kNotFound) continue;
-      SY_RETURN_IF_ERROR(one.status());
-      held.push_back(std::move(one).value());
-    }
-    SY_POINT(context_.runtime, "gc.after_hold_hot");
-    SY_ASSIGN_OR_RETURN(is_gone, gone(group));
-    if (!is_gone) return {};
-    std::set<std::uint64_t> seen;
-    for (const auto& made : held) {
-      SY_ASSIGN_OR_RETURN(const auto objects, tier.list_attempt(made->name()));
-      if (!dry_run_) SY_RETURN_IF_ERROR(tier.remove_held(*made));
-      for (const tiers::ObjectStat& object : objects) {
-        if (!seen.insert(object.storage).second) continue;
-        ++report_.objects;
-        report_.bytes += object.bytes;
-      }
-    }
-    return dry_run_ ? Status() : tier.remove_empty_group(group);
-  }
-
-  /// What killed processes left beside the objects. The tier frees it whenever it looks at its space.
-  Status free_unused_hot(tiers::Tier& tier) {
-    SY_ASSIGN_OR_RETURN(const std::vector<tiers::ContentEntry> before, tier.list_content());
-    std::set<Digest> left;
-    if (!dry_run_) {
-      SY_RETURN_IF_ERROR(tier.available_bytes().status());
-      SY_ASSIGN_OR_RETURN(const std::vector<tiers::ContentEntry> after, tier.list_content());
-      for (const tiers::ContentEntry& entry : after) left.insert(entry.sha256);
-    }
-    for (const tiers::ContentEntry& entry : before) {
-      if (entry.links > 1 || left.contains(entry.sha256)) continue;
-      ++report_.objects;
-      report_.bytes += entry.bytes;
-    }
-    return {};
-  }
-
-  Result<bool> gone(const std::string& group) {
-    SY_ASSIGN_OR_RETURN(const auto record, context_.catalog.find_by_group(group));
-    return !record || record->availability == Availability::kDeleted;
-  }
-
   /// In the cold tier's folder.
   static std::string folder_of(const std::string& group) { return "groups/" + group.substr(0, 2) + "/" + group; }
 

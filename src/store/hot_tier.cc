@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "formats/ref.h"
+#include "metadata/rules.h"
 #include "store/context.h"
 #include "store/manifest_file.h"
 
@@ -210,6 +211,21 @@ std::string mounted_instance(Context& context) {
   if (instance.ok()) return std::move(instance).value();
   log_info("the memory tier is left alone: {}", instance.status().to_string());
   return {};
+}
+
+metadata::InstanceView view_from_here(Context& context, const metadata::InstanceName& named) {
+  return metadata::view_of_instance(named, {mounted_instance(context), context.runtime.epoch()});
+}
+
+bool is_stray(Context& context, const metadata::RevisionRecord& record, const HotReplicas& there) {
+  if (record.availability != metadata::Availability::kReady || record.operation || there.members == 0) return false;
+  metadata::Observation seen;
+  seen.boot_id = context.runtime.epoch();
+  seen.hot_instance = there.instance;
+  seen.hot_members = there.members;
+  seen.hot_bytes = there.bytes;
+  const auto view = metadata::view_of_instance(metadata::instance_of(record), {seen.hot_instance, seen.boot_id});
+  return view == metadata::InstanceView::kElsewhere && !metadata::shows_more(record, seen);
 }
 
 Status remove_hot(Context& context, const std::string& group) {

@@ -12,6 +12,7 @@
 
 #include "formats/stored_manifest.h"
 #include "metadata/commands.h"
+#include "metadata/memory_instance.h"
 #include "metadata/types.h"
 #include "store/object_lists.h"
 #include "tiers/tier.h"
@@ -101,6 +102,14 @@ std::shared_ptr<tiers::Tier> mounted_hot(Context& context);
 Result<std::string> look_for_instance(Context& context);
 /// The same; empty also where it is not known.
 std::string mounted_instance(Context& context);
+
+/// What is known here of a memory instance that a record or an operation names.
+metadata::InstanceView view_from_here(Context& context, const metadata::InstanceName& named);
+
+/// Whether what was found of a READY revision lies in another memory than the one that its record names, and is not
+/// more, so that no look counts it either: nobody reads it. While an operation runs it is not stray, as a rehydration
+/// adopts what lies in its memory, and a repair takes from it what the cold tier lacks.
+bool is_stray(Context& context, const metadata::RevisionRecord& record, const HotReplicas& there);
 
 /// Removes what of the group lies in memory here, whoever brought it.
 Status remove_hot(Context& context, const std::string& group);

@@ -5,6 +5,7 @@
 
 #include "base/workers.h"
 #include "store/reconcile.h"
+#include "store/reconcile_moves.h"
 #include "store/resolve.h"
 
 namespace steelyard::store {

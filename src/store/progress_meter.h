@@ -52,4 +52,11 @@ class PhaseOfRevision final : public Observer {
   const std::string ref_;
 };
 
+/// For who has nobody to tell.
+class NoObserver final : public Observer {
+ public:
+  void progress(const Progress& /*progress*/) override {}
+  void warning(const std::string& /*message*/) override {}
+};
+
 }  // namespace steelyard::store

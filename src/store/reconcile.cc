@@ -18,12 +18,10 @@
 #include "store/committed_marker.h"
 #include "store/damage_record.h"
 #include "store/manifest_file.h"
-#include "store/policies.h"
 #include "store/progress_meter.h"
+#include "store/reconcile_moves.h"
 #include "store/removal.h"
 #include "store/repair.h"
-#include "store/residency.h"
-#include "store/residency_run.h"
 #include "store/resolve.h"
 #include "store/stop_signal.h"
 #include "store/verify.h"
@@ -155,7 +153,7 @@ class Reconciliation {
     SY_RETURN_IF_ERROR(remove_stray_marker(record));
     restore_marker(record);
     SY_RETURN_IF_ERROR(go_on_with_repair(record));
-    SY_RETURN_IF_ERROR(end_move(record));
+    SY_RETURN_IF_ERROR(go_on_with_move(context_, record, observer_, cancel_, report_));
     const std::string known = id_of(record.operation);
     SY_ASSIGN_OR_RETURN(record, context_.catalog.get_weight_revision(record.identity));
     SY_ASSIGN_OR_RETURN(RevisionRecord after, observe(record));
@@ -166,7 +164,7 @@ class Reconciliation {
       return look_at(after);
     }
     if (after.metadata_generation != found) note_left(after, known);
-    tell_where_memory_is(after);
+    tell_where_memory_is(context_, after, report_);
     if (after.residency != record.residency && after.residency != metadata::Residency::kAbsent &&
         record.residency != metadata::Residency::kAbsent) {
       changed(record, fmt::format("{}: {} of {} in memory", metadata::name_of(after.residency), after.hot_members,
@@ -205,61 +203,6 @@ class Reconciliation {
     if (!done && !record.operation) return repaired;
     // One that was given a source before waits for it.
     if (!done) report_.waiting.push_back({formats::format_ref(record.identity), std::move(repaired)});
-    return {};
-  }
-
-  /// Whether this process can go on with the move: one in a memory of this boot that is not mounted here may be what
-  /// another container waits for.
-  bool works_here(const RevisionRecord& record) {
-    const metadata::Operation& operation = *record.operation;
-    if (operation.hot_boot_id != context_.runtime.epoch()) return true;
-    const auto tier = mounted_hot(context_);
-    const auto instance = tier == nullptr ? Result<std::string>(std::string()) : tier->instance();
-    if (instance.ok() && *instance == operation.hot_instance) return true;
-    const std::string ref = formats::format_ref(record.identity);
-    report_.waiting.push_back(
-        {ref, Status(Code::kBusy,
-                     fmt::format("{} has the {} operation {} in memory instance {}, which is not mounted here", ref,
-                                 metadata::name_of(operation.kind), operation.operation_id, operation.hot_instance),
-                     fmt::format("it goes on where that is mounted; if nobody has it any more: steelyard operation "
-                                 "cancel {}",
-                                 operation.operation_id))});
-    return false;
-  }
-
-  /// Of memory that is not mounted here nothing is known, and nothing published; people should know that.
-  void tell_where_memory_is(const RevisionRecord& record) {
-    if (record.operation || record.hot_members == 0 || record.hot_boot_id != context_.runtime.epoch()) return;
-    const auto tier = mounted_hot(context_);
-    const auto instance = tier == nullptr ? Result<std::string>(std::string()) : tier->instance();
-    if (!instance.ok() || *instance == record.hot_instance) return;
-    const std::string ref = formats::format_ref(record.identity);
-    report_.waiting.push_back(
-        {ref, Status(Code::kUnavailable,
-                     fmt::format("{} is {} in memory instance {}, which is not mounted here", ref,
-                                 metadata::name_of(record.residency), record.hot_instance),
-                     fmt::format("where nobody has that memory any more, `steelyard rehydrate {}` brings it into the "
-                                 "memory here",
-                                 ref))});
-  }
-
-  /// Goes on with a move that nobody carries out. One that a lease pauses, or that somebody carries out, is left to
-  /// wait.
-  Status end_move(const RevisionRecord& record) {
-    if (!record.operation || !moves_replicas(record.operation->kind) || context_.hot == nullptr) return {};
-    if (!works_here(record)) return {};
-    const bool evicts = record.operation->kind == metadata::OperationKind::kEvicting;
-    ResidencyRequest request = request_of(record);
-    request.wait_for_others = false;
-    PhaseOfRevision observer(observer_, formats::format_ref(record.identity));
-    const auto moved = (evicts ? run_evict : run_rehydrate)(context_, request, observer, cancel_, Begin::kNothing);
-    if (moved.code() == Code::kBusy) {
-      report_.waiting.push_back({formats::format_ref(record.identity), moved.status()});
-      return {};
-    }
-    SY_RETURN_IF_ERROR(moved.status());
-    if (!moved->operation) return {};  // others ended it
-    changed(record, evicts ? "the eviction that was begun is done" : "the rehydration that was begun is done");
     return {};
   }
 
@@ -426,30 +369,6 @@ Result<Looked> look_at_revisions(Context& context, const std::optional<Selector>
                       newest_that(context.catalog, *selector, {live, importing, published}));
   SY_RETURN_IF_ERROR(reconciliation.one(record));
   return Looked{reconciliation.take(), {record.identity}, reconciliation.take_policies()};
-}
-
-Status report_policies(Context& context, const Asked& asked, Observer& observer, const CancelFlag& cancel,
-                       const PolicyReports& reports) {
-  if (context.hot == nullptr) return {};
-  const auto on_wait = [&](const metadata::Move& move, const Status& why) {
-    ReconcileReport report;
-    report.waiting.push_back({formats::format_ref(move.identity), why});
-    reports.tell(move.identity, std::move(report));
-  };
-  const auto on_move = [&](const metadata::Move& move, const Status& moved) {
-    if (moved.code() == Code::kNoSpace || moved.code() == Code::kBusy) return on_wait(move, moved);
-    const std::string ref = formats::format_ref(move.identity);
-    ReconcileReport report;
-    if (moved.ok()) {
-      report.changes.push_back({ref, fmt::format("{} by its policy: {}", name_of(move.target), move.why)});
-    } else {
-      report.failed.push_back({ref, moved});
-    }
-    reports.tell(move.identity, std::move(report));
-  };
-  return follow_policies(
-      context, asked, observer, cancel,
-      {.on_move = on_move, .on_wait = on_wait, .may_try = reports.may_try, .on_again = reports.on_again});
 }
 
 Result<ReconcileReport> run_reconcile(Context& context, const std::optional<Selector>& selector, Observer& observer,

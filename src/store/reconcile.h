@@ -9,14 +9,11 @@
 //   then             the policies move what is not where it should be (policies.h)
 #pragma once
 
-#include <functional>
 #include <map>
 #include <optional>
 #include <set>
 
-#include "metadata/placement_policy.h"
 #include "store/context.h"
-#include "store/placement.h"
 
 namespace steelyard::store {
 
@@ -25,7 +22,8 @@ namespace steelyard::store {
 Result<ReconcileReport> run_reconcile(Context& context, const std::optional<Selector>& selector, Observer& observer,
                                       const CancelFlag& cancel);
 
-/// Its two parts, for who keeps a store reconciled (keep_reconciled.h).
+/// Its first part, for who keeps a store reconciled (keep_reconciled.h); the second is report_policies
+/// (reconcile_moves.h).
 struct Looked {
   ReconcileReport report;
   std::set<metadata::Identity> whose;                            ///< of a selector: the one revision that it means
@@ -34,13 +32,5 @@ struct Looked {
 /// All but the policies. Revisions with an operation are only put into `later`, where that is given.
 Result<Looked> look_at_revisions(Context& context, const std::optional<Selector>& selector, Observer& observer,
                                  const CancelFlag& cancel, std::set<metadata::Identity>* later);
-/// What the policies ask for; `tell` gets what each move came to, as it comes. For the two others see PolicyHooks.
-struct PolicyReports {
-  std::function<void(const metadata::Identity&, ReconcileReport)> tell;
-  std::function<Status(const metadata::Move& move)> may_try = {};
-  std::function<void(std::int64_t at_mono_ms)> on_again = {};
-};
-Status report_policies(Context& context, const Asked& asked, Observer& observer, const CancelFlag& cancel,
-                       const PolicyReports& reports);
 
 }  // namespace steelyard::store

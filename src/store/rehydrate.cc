@@ -107,6 +107,8 @@ class Rehydration final : public ResidencyRun {
 
   Status move_objects(RunnerKeeper& keeper) override {
     constexpr int kTriesMax = 5;
+    // What was stray until the operation began may have gone since the look before it (evict.cc).
+    SY_RETURN_IF_ERROR(look_at_hot());
     const Amount wanted = missing();
     const std::uint64_t memory_bytes = std::clamp(context_.io_budget, tiers::kFillBytesMin, tiers::kFillBytes);
     SY_ASSIGN_OR_RETURN(const auto memory, tiers::AlignedBuffer::allocate(memory_bytes));

@@ -43,6 +43,8 @@ class ResidencyRun : public OperationRun {
   tiers::AttemptName made_here() const;
   /// Finds hot_, under the group's lock: nobody is just removing what is counted.
   Status look_at_hot();
+  Status judge_suspect(const Status& why);
+  void look_again_at_damage();
 
   const ResidencyRequest& request_;
   std::optional<metadata::MixedPlan> plan_;  ///< with a ratio
@@ -65,8 +67,6 @@ class ResidencyRun : public OperationRun {
 
   Status plan();
   Status check_operation();
-  Status judge_suspect(const Status& why);
-  void look_again_at_damage();
 
   Begin begin_ = Begin::kWhereNoneRuns;
   std::optional<BadObject> bad_;  ///< what `suspect_` was found to be

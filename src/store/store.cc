@@ -319,9 +319,8 @@ class StoreImpl final : public Store {
   Result<bool> go_on_with_rehydration(const metadata::RevisionRecord& record, Observer& observer,
                                       const CancelFlag& cancel) {
     if (!record.operation || record.operation->kind != metadata::OperationKind::kRehydrating) return false;
-    const bool works_here = record.operation->hot_boot_id != context_.runtime.epoch() ||
-                            record.operation->hot_instance == mounted_instance(context_);
-    if (!works_here) return false;
+    const auto view = view_from_here(context_, metadata::instance_of(*record.operation));
+    if (view == metadata::InstanceView::kElsewhere) return false;
     ResidencyRequest request = request_of(record);
     request.wait_for_others = false;
     const auto done = run_rehydrate(context_, request, observer, cancel, Begin::kNothing);
@@ -367,8 +366,10 @@ class StoreImpl final : public Store {
       return;
     }
     inspection.hot_instance = *instance;
-    const std::string& recorded = inspection.record.hot_instance;
-    inspection.hot_elsewhere = !recorded.empty() && recorded != inspection.hot_instance;
+    using metadata::InstanceView;
+    const auto view = metadata::view_of_instance(metadata::instance_of(inspection.record),
+                                                 {inspection.hot_instance, context_.runtime.epoch()});
+    inspection.hot_elsewhere = view == InstanceView::kElsewhere || view == InstanceView::kGone;
     if (!inspection.manifest) return;
     const auto found = find_hot(context_, inspection.record, *inspection.manifest);
     inspection.hot_unknown = found.status();

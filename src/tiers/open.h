@@ -73,15 +73,6 @@ MemoryPlace place_of(const struct statvfs& filesystem, std::optional<std::uint64
 /// INVALID_ARGUMENT and UNAUTHORIZED as of open_memory().
 Result<MemoryPlace> look_at_memory_place(const MemoryOptions& options);
 
-/// Whose replicas a recorded instance's are, for a process in the boot `boot_id` (Runtime::epoch) that has `mounted`
-/// (Tier::instance; empty: no instance there).
-enum class InstanceView : std::uint8_t {
-  kMounted,  ///< the one that is mounted: what it lists is what there is
-  kUnknown,  ///< another one of this boot, which another container may have: read cold, publish nothing
-  kGone,     ///< of another boot: its memory is no more
-};
-InstanceView view_of_instance(std::string_view recorded, std::string_view mounted, std::string_view boot_id);
-
 /// A new id for an instance of this boot in the folder `place`: 16 digits of the boot id's SHA-256, 8 of the place's, 8
 /// random ones. So whoever finds another instance in the very same place knows that this one is gone.
 std::string new_instance_id(Runtime& runtime, std::string_view place);

@@ -197,10 +197,9 @@ class Tier {
   virtual const Traits& traits() const = 0;
 
   /// Which instance of a memory the replicas lie in: 32 hex digits, the same for every process that mounts it, and
-  /// never given again. It is what the catalog records with hot residency; view_of_instance (tiers/open.h) says what an
-  /// id that was recorded means here. Ask again before anything is published from this tier's view: UNAVAILABLE when
-  /// the instance that was opened is no longer the one found at its path (wiped, unmounted, mounted anew), and then
-  /// nothing is known of any replica. Empty for a durable tier.
+  /// never given again. It is what the catalog records with hot residency. Ask again before anything is published from
+  /// this tier's view: UNAVAILABLE when the instance that was opened is no longer the one found at its path (wiped,
+  /// unmounted, mounted anew), and then nothing is known of any replica. Empty for a durable tier.
   virtual Result<std::string> instance() { return std::string(); }
 
   // --- objects -------------------------------------------------------------------------------------------------------

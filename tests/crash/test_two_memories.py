@@ -59,6 +59,37 @@ def test_what_the_other_has_is_left_alone(containers, source, tmp_path):
     checker.assert_sound(owner)
 
 
+@pytest.mark.parametrize("verb", ["evict", "gc", "make-room"])
+def test_what_the_record_does_not_name_can_be_freed(containers, tmp_path, verb):
+    """Both have it in memory, and the record names b's. Nobody reads a's copy."""
+    a, b = containers
+    b("rehydrate", "m")
+    before = revision(b)
+    assert hot_objects(a) == hot_objects(b) == before["payload_count"]
+    assert "`steelyard evict m@main#1` frees it" in a("inspect", "m").stdout
+    assert any("recorded in another memory instance: m@main#1" in check["found"] for check in a.json("doctor", code=(0, 1))["checks"])
+    # A lease holds up nothing: whoever reads in a reads the cold tier.
+    lease = a.json("lease", "acquire", "m", "--ttl", "1h", "--holder", "reader")["lease"]["lease_id"]
+    if verb == "evict":
+        document = a.json("evict", "m")
+        assert (document["operation"], document["revision"]["residency"]) == (None, "HOT")
+    elif verb == "gc":
+        assert a.json("gc", "--dry-run")["bytes"] == a.json("gc", "--yes")["bytes"] > 0
+    else:
+        a(*harness.import_args(harness.small_checkpoint(tmp_path / "other", seed="other"), "other"))
+        short = ("rehydrate", "other", "--hot-capacity", str(2 * before["logical_bytes"] - 1))
+        assert "(m@main#1)" in a.error(*short, code=8)["message"]
+        assert a.json(*short, "--make-room")["evicted"] == ["m@main#1"]
+        a("evict", "other")
+    assert hot_objects(a) == 0 and hot_objects(b) == before["payload_count"]
+    a("lease", "release", lease)
+    assert revision(b) == before
+    if verb == "evict":
+        assert a.error("evict", "m", code=10)["code"] == "UNAVAILABLE", "nothing is left here"
+    checker.assert_sound(b)
+    assert b.json("evict", "m")["revision"]["residency"] == "COLD"
+
+
 def test_damage_that_the_others_memory_can_mend(containers):
     """Who does not see that memory does not know whether anything is lost: it names what it found, and publishes nothing."""
     a, b = containers

@@ -169,6 +169,7 @@ class Model {
     std::uint32_t object = 0;
     std::string brought_by;      ///< the operation
     bool readable_left = false;  ///< the disk or a memory still has it whole
+    std::string instance = {};   ///< of the memory in which it lay
   };
   void replica_removed(const Process& process, const Removal& removal);
   /// A live lease of the revision.

@@ -252,6 +252,11 @@ void Model::replica_removed(const Process& process, const Removal& removal) {
       eviction = &move;
     }
   }
+  // No record counted it: that names another memory, and nothing was under way.
+  const metadata::RevisionRecord& record = revision->now();
+  const bool stray = record.availability == metadata::Availability::kReady && !record.operation &&
+                     !record.hot_instance.empty() && record.hot_instance != removal.instance;
+  if (stray && removal.readable_left) return;
   if (!own && eviction == nullptr) return violated(name + " is taken out of memory without a permission");
   if (removal.readable_left) return;
   // What a failed rehydration takes back it brought itself, and no record vouched for it: all is as it was before.

@@ -186,7 +186,8 @@ bool Bench::is_rotten_in_memory(const Digest& sha256) {
   });
 }
 
-void Bench::removed_from_memory(Process& process, const std::vector<tiers::ObjectStat>& before) {
+void Bench::removed_from_memory(Process& process, const std::string& instance,
+                                const std::vector<tiers::ObjectStat>& before) {
   Runtime& machine = world.nature().runtime();
   for (const tiers::ObjectStat& stat : before) {
     if (stat.name.kind != tiers::ObjectKind::kPayload) continue;
@@ -197,7 +198,7 @@ void Bench::removed_from_memory(Process& process, const std::vector<tiers::Objec
     if (canary == Canary::kHotRemoveSpreads) {
       disk->truncate({{stat.name.in.group, stat.name.in.attempt}, stat.name.kind, stat.name.index}, 0);
     }
-    Model::Removal removal{identity, stat.name.index, stat.name.in.operation, true};
+    Model::Removal removal{identity, stat.name.index, stat.name.in.operation, true, instance};
     if (revision.readable() && stat.name.index + 1 < revision.objects.size()) {
       const Digest& sha256 = revision.objects[stat.name.index + 1].sha256;
       // Who removes a replica that rotted there takes nothing from anybody.

@@ -77,8 +77,8 @@ struct Bench {
   void look_at_memories(const std::string& group = {});
   /// A replica of that key was damaged in some memory.
   bool may_be_rotten_in_memory(const metadata::Identity& identity, const std::string& key);
-  /// A process has removed something from a memory, which `before` lay there.
-  void removed_from_memory(Process& process, const std::vector<tiers::ObjectStat>& before);
+  /// A process has removed something from the memory `instance`, which `before` lay there.
+  void removed_from_memory(Process& process, const std::string& instance, const std::vector<tiers::ObjectStat>& before);
   /// From the disk.
   void removed_from_disk(const std::vector<tiers::ObjectStat>& before);
   bool is_rotten_in_memory(const Digest& sha256);

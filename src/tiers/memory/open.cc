@@ -183,12 +183,6 @@ std::string new_instance_id(Runtime& runtime, std::string_view place) {
          hash::sha256(as_bytes(place)).hex().substr(0, 8) + runtime.random_hex(4);
 }
 
-InstanceView view_of_instance(std::string_view recorded, std::string_view mounted, std::string_view boot_id) {
-  if (recorded == mounted) return InstanceView::kMounted;
-  const bool this_boot = recorded.substr(0, 16) == hash::sha256(as_bytes(boot_id)).hex().substr(0, 16);
-  return this_boot ? InstanceView::kUnknown : InstanceView::kGone;
-}
-
 Result<MemoryPlace> look_at_memory_place(const MemoryOptions& options) {
   const std::string path = without_trailing_slashes(options.path);
   SY_ASSIGN_OR_RETURN(const UniqueFd folder, open_tmpfs(path));

@@ -50,16 +50,13 @@ TEST(SimulatedTier, AMemoryThatVanishesTakesItsInstanceAndLeavesMappings) {
   const AddressRange range = AddressRange::reserve(5000).value();
   ASSERT_TRUE(before->map(name, 5000, range, 0).ok());
   const std::string instance = *before->instance();
-  const std::string& boot = real_runtime().epoch();
-  EXPECT_EQ(view_of_instance(instance, instance, boot), InstanceView::kMounted);
   memory->vanish();
   EXPECT_EQ(before->instance().code(), Code::kUnavailable);
   EXPECT_EQ(before->stat(name).code(), Code::kUnavailable) << "nothing is known of it";
   EXPECT_EQ(range.view(0, 1)[0], std::byte{7});
   auto after = std::move(open_simulated(real_runtime(), memory)).value();
   EXPECT_EQ(after->stat(name).code(), Code::kNotFound);
-  EXPECT_EQ(view_of_instance(instance, *after->instance(), boot), InstanceView::kUnknown);
-  EXPECT_EQ(view_of_instance(instance, *after->instance(), "another boot"), InstanceView::kGone);
+  EXPECT_NE(*after->instance(), instance);
   ASSERT_TRUE(put(*after, name, bytes).ok());
   memory->crash();
   EXPECT_EQ(after->stat(name).code(), Code::kUnavailable);

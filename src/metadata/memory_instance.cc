@@ -1,0 +1,21 @@
+#include "metadata/memory_instance.h"
+
+#include <cstddef>
+
+namespace steelyard::metadata {
+
+InstanceView view_of_instance(const InstanceName& named, const InstanceName& mounted) {
+  if (named.id.empty()) return InstanceView::kNone;
+  if (named.id == mounted.id) return InstanceView::kMounted;
+  const bool another_boot = !mounted.boot_id.empty() && named.boot_id != mounted.boot_id;
+  return another_boot ? InstanceView::kGone : InstanceView::kElsewhere;
+}
+
+bool is_replaced(const InstanceName& named, const InstanceName& mounted) {
+  constexpr std::size_t kDigits = 32;
+  constexpr std::size_t kPlaceDigits = 24;
+  return named.id != mounted.id && named.id.size() == kDigits && mounted.id.size() == kDigits &&
+         named.id.starts_with(mounted.id.substr(0, kPlaceDigits));
+}
+
+}  // namespace steelyard::metadata

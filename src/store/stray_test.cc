@@ -1,0 +1,238 @@
+// Two memories on one store: what lies in the one that the record does not name.
+#include <gtest/gtest.h>
+
+#include "store/damage_record.h"
+#include "store/evict.h"
+#include "store/gc.h"
+#include "store/make_room.h"
+#include "store/manifest_file.h"
+#include "store/test_hot_store.h"
+
+namespace steelyard::store {
+namespace {
+
+using metadata::OperationState;
+
+class StrayTest : public HotStoreTest {
+ protected:
+  void SetUp() override {
+    HotStoreTest::SetUp();
+    if (IsSkipped()) return;
+    ASSERT_TRUE(other_.made());
+    ASSERT_TRUE(rehydrate().ok());
+    use(other_);
+    ASSERT_TRUE(rehydrate().ok());
+    // The record names the other one from now on; this process has mounted the first.
+    use(memory_);
+    ASSERT_NE(record().hot_instance, mounted_instance(*context_));
+  }
+  void use(const tiers::TestTmpfs& memory, std::uint64_t capacity = 64 * kMiB) {
+    tiers::MemoryOptions options;
+    options.path = memory.path();
+    options.store_id = parts_.store_id;
+    options.capacity = capacity;
+    hot_.emplace([this, options](bool create) {
+      tiers::MemoryOptions now = options;
+      now.create = create;
+      return tiers::open_memory(runtime_, now);
+    });
+  }
+  GcReport gc(bool dry_run = false) { return run_gc(*context_, dry_run, cancel_).value(); }
+  HotReplicas here() {
+    const auto manifest = load_manifest(*parts_.cold, record()).value();
+    return find_hot(*context_, record(), manifest).value();
+  }
+  metadata::Lease lease() {
+    metadata::AcquireLease command;
+    command.identity = identity_;
+    command.holder = "reader";
+    command.nonce = runtime_.random_hex(16);
+    command.ttl_ms = 60'000;
+    command.process = runtime_.self();
+    return catalog_->acquire_lease(command).value().lease.value();
+  }
+  metadata::Identity import_second() {
+    fs::create_directories(root_.path() + "/second");
+    std::string data(2 * kMiB, 's');
+    for (std::size_t i = 0; i < data.size(); ++i) data[i] = static_cast<char>(i / 999 * 5 + 1);
+    std::ofstream(root_.path() + "/second/w.bin", std::ios::binary) << data;
+    ImportRequest request;
+    request.source = root_.path() + "/second";
+    request.target.ref = {"second", "main", std::nullopt};
+    request.chunk_bytes = kMiB;
+    const auto source = open_source(request.source, false).value();
+    return run_import(*context_, request, *source, silent_, cancel_).value().record.identity;
+  }
+
+  tiers::TestTmpfs other_;
+};
+
+TEST_F(StrayTest, AnEvictionFreesItHere) {
+  const auto before = record();
+  const metadata::Lease held = lease();
+  const auto evicted = evict();
+  ASSERT_TRUE(evicted.ok()) << evicted.status().to_string();
+  EXPECT_FALSE(evicted->operation);
+  EXPECT_EQ(evicted->removed_objects, kObjects);
+  EXPECT_EQ(evicted->read_bytes, kObjects * kMiB) << "the cold objects were read back";
+  EXPECT_EQ(hot_bytes(), 0U);
+  EXPECT_EQ(record(), before) << "it is HOT where its record says so";
+  EXPECT_TRUE(cat() == data_);
+  EXPECT_EQ(evict().code(), Code::kUnavailable) << "nothing is left here that could be evicted";
+  use(other_);
+  EXPECT_EQ(hot_bytes(), kObjects * kMiB);
+  ASSERT_TRUE(catalog_->release_lease({.lease_id = held.lease_id}).ok());
+  EXPECT_EQ(evict()->record.residency, Residency::kCold);
+}
+
+TEST_F(StrayTest, ARatioIsForTheMemoryThatTheRecordNames) {
+  request_.ratio_millionths = 500'000;
+  EXPECT_EQ(evict().code(), Code::kUnavailable);
+  EXPECT_EQ(hot_bytes(), kObjects * kMiB);
+}
+
+TEST_F(StrayTest, GcFreesIt) {
+  const auto before = record();
+  const GcReport would = gc(true);
+  EXPECT_EQ(would.objects, kObjects);
+  EXPECT_EQ(would.bytes, kObjects * kMiB);
+  EXPECT_EQ(hot_bytes(), kObjects * kMiB);
+  const GcReport freed = gc();
+  EXPECT_EQ(freed.objects, kObjects);
+  EXPECT_EQ(freed.bytes, kObjects * kMiB);
+  EXPECT_TRUE(freed.kept.empty());
+  EXPECT_EQ(hot_bytes(), 0U);
+  EXPECT_EQ(record(), before);
+  use(other_);
+  EXPECT_EQ(gc().bytes, 0U) << "what its record names is no garbage";
+  EXPECT_EQ(hot_bytes(), kObjects * kMiB);
+}
+
+TEST_F(StrayTest, GcCountsWhatNobodyElseKeeps) {
+  const auto tier = hot_->find().value();
+  tiers::AttemptName other{std::string(64, 'f'), 1, std::string(32, 'a')};
+  const auto manifest = load_manifest(*parts_.cold, record()).value();
+  ASSERT_TRUE(*tier->link({other, tiers::ObjectKind::kPayload, 0}, manifest.objects[1].sha256, kMiB));
+  // One name of a revision that is gone, which goes in the same run.
+  EXPECT_EQ(gc(true).objects, kObjects);
+  EXPECT_EQ(gc(true).bytes, kObjects * kMiB);
+}
+
+TEST_F(StrayTest, WhoWantsTheRoomGetsIt) {
+  set_policy(identity_, metadata::PolicyMode::kPinned, Residency::kHot);
+  const metadata::Lease held = lease();
+  const metadata::Identity second = import_second();
+  use(memory_, 5 * kMiB);
+  request_.target.ref = {"second", "main", 1};
+  const auto refused = rehydrate();
+  EXPECT_EQ(refused.code(), Code::kNoSpace);
+  EXPECT_NE(refused.status().message().find("would free 4MiB (m@main#1)"), std::string::npos)
+      << refused.status().message();
+  request_.make_room = true;
+  const auto brought = rehydrate();
+  ASSERT_TRUE(brought.ok()) << brought.status().to_string();
+  EXPECT_EQ(brought->evicted, std::vector<std::string>{"m@main#1"});
+  EXPECT_EQ(brought->record.identity, second);
+  EXPECT_EQ(record().residency, Residency::kHot);
+  EXPECT_EQ(hot_bytes(), 2 * kMiB);
+}
+
+TEST_F(StrayTest, WhatTheColdTierLacksStaysAndRepairsIt) {
+  damage_cold(2);
+  EXPECT_EQ(evict().code(), Code::kCorrupt);
+  EXPECT_EQ(here().members, kObjects) << "it goes in batches";
+  const auto operation = record().operation;
+  ASSERT_TRUE(operation);
+  EXPECT_EQ(operation->kind, metadata::OperationKind::kRepairing);
+  EXPECT_EQ(evict().code(), Code::kBusy) << "the repair takes from it what the cold tier lacks";
+  EXPECT_EQ(gc().bytes, 0U);
+  reconcile();
+  EXPECT_FALSE(record().operation);
+  ASSERT_TRUE(evict().ok());
+  EXPECT_EQ(hot_bytes(), 0U);
+  EXPECT_TRUE(cat() == data_);
+}
+
+TEST_F(StrayTest, WhatARehydrationAdoptsMeanwhileStays) {
+  bool begun = false;
+  runtime_.on("evict.after_read_back", [&] {
+    if (std::exchange(begun, true)) return;
+    ResidencyRequest request = request_;
+    ASSERT_TRUE(run_rehydrate(*context_, request, silent_, cancel_).ok());
+  });
+  const auto evicted = evict();
+  // The record names this memory by now, so it was evicted like any other.
+  ASSERT_TRUE(evicted.ok()) << evicted.status().to_string();
+  ASSERT_TRUE(evicted->operation);
+  EXPECT_EQ(evicted->record.residency, Residency::kCold);
+  use(other_);
+  reconcile();
+  EXPECT_EQ(record().residency, Residency::kHot) << "the other one still has it";
+}
+
+TEST_F(StrayTest, GcLeavesWhatARehydrationHasBegunToAdopt) {
+  bool begun = false;
+  runtime_.on("evict.after_read_back", [&] {
+    if (std::exchange(begun, true)) return;
+    ResidencyRequest request = request_;
+    request.wait = false;
+    ASSERT_TRUE(run_rehydrate(*context_, request, silent_, cancel_).ok());
+  });
+  const GcReport freed = gc();
+  EXPECT_TRUE(begun);
+  EXPECT_EQ(freed.bytes, 0U);
+  EXPECT_TRUE(freed.kept.empty());
+  EXPECT_EQ(hot_bytes(), kObjects * kMiB);
+  const auto brought = rehydrate();
+  ASSERT_TRUE(brought.ok()) << brought.status().to_string();
+  EXPECT_EQ(brought->read_bytes, 0U);
+  EXPECT_EQ(record().hot_instance, mounted_instance(*context_));
+}
+
+TEST_F(StrayTest, ARehydrationThatBeganBringsWhatWentJustBefore) {
+  bool gone = false;
+  runtime_.on("residency.after_start", [&] {
+    if (std::exchange(gone, true)) return;
+    // As if it had been judged, under the lock, a moment before the operation was there.
+    const HotReplicas there = here();
+    for (std::uint32_t object = 0; object < kObjects; ++object) {
+      ASSERT_TRUE(there.tier->remove(there.name_of(object)).ok());
+    }
+  });
+  const auto brought = rehydrate();
+  ASSERT_TRUE(brought.ok()) << brought.status().to_string();
+  EXPECT_TRUE(gone);
+  EXPECT_EQ(brought->moved_objects, kObjects);
+  EXPECT_EQ(brought->operation->state, OperationState::kDone);
+  EXPECT_EQ(hot_bytes(), kObjects * kMiB);
+}
+
+TEST_F(StrayTest, WhatShowsMoreThanTheRecordIsCountedFirst) {
+  use(other_);
+  const HotReplicas there = here();
+  ASSERT_TRUE(there.tier->remove(there.name_of(0)).ok());
+  reconcile();
+  ASSERT_EQ(record().residency, Residency::kMixed);
+  use(memory_);
+  EXPECT_EQ(gc().bytes, 0U) << "the next look makes the record name it";
+  const auto evicted = evict();
+  ASSERT_TRUE(evicted.ok()) << evicted.status().to_string();
+  EXPECT_TRUE(evicted->operation);
+  EXPECT_EQ(evicted->record.residency, Residency::kCold);
+  EXPECT_EQ(hot_bytes(), 0U);
+}
+
+TEST_F(StrayTest, ALookThatCountedItBeforePublishesNothing) {
+  const auto before = record();
+  runtime_.on("evict.after_permission", [&] {
+    // Nobody counts while it goes.
+    EXPECT_EQ(hot_->find().value()->try_lock_group(attempt_of(record()).group, false).value(), nullptr);
+  });
+  ASSERT_TRUE(evict().ok());
+  EXPECT_GT(runtime_.passes("evict.after_permission"), 0U);
+  reconcile();
+  EXPECT_EQ(record(), before);
+}
+
+}  // namespace
+}  // namespace steelyard::store
