@@ -105,11 +105,21 @@ TEST_F(ApiMemoryTest, WhatLiesInMemoryIsTold) {
   EXPECT_TRUE(verified->memory.recorded_elsewhere());
   EXPECT_TRUE(verified->memory.unknown.ok()) << verified->memory.unknown.to_string();
 
-  elsewhere.hot_path = "/proc";  // no memory, so nothing is known of one
+  // An instance file that cannot be read: nothing is known of what lies there.
+  const tiers::TestTmpfs broken;
+  std::string folder;
+  for (const auto& entry : fs::directory_iterator(memory_.path())) folder = entry.path().filename();
+  fs::copy(memory_.path() + "/" + folder, broken.path() + "/" + folder);
+  for (const auto& entry : fs::directory_iterator(broken.path() + "/" + folder)) {
+    if (!entry.is_regular_file()) continue;
+    fs::permissions(entry.path(), fs::perms::owner_all);
+    std::ofstream(entry.path()) << "no instance";
+  }
+  elsewhere.hot_path = broken.path();
   const auto blind = Store::open(elsewhere, OpenMode::kRead);
   ASSERT_TRUE(blind.ok()) << blind.status().to_string();
   for (const MemoryReplicas& memory : {blind->inspect(ref_)->memory, blind->verify(ref_)->memory}) {
-    EXPECT_EQ(memory.unknown.code(), Code::kInvalidArgument);
+    EXPECT_EQ(memory.unknown.code(), Code::kCorrupt) << memory.unknown.to_string();
     EXPECT_EQ(memory.recorded_instance, hot->memory.instance);
     EXPECT_FALSE(memory.recorded_elsewhere()) << "nobody knows";
   }

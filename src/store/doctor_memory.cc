@@ -180,7 +180,7 @@ class Contents {
     checks.push_back(check(State::kWarning,
                            fmt::format("{} here of {}, recorded in another memory instance: {}",
                                        format_size(stray_bytes), counted(stray.size(), "revision"), some_of(stray)),
-                           "nobody reads it here: `steelyard gc` or `steelyard evict REF` frees it"));
+                           "nobody reads it here: `steelyard evict REF` frees it"));
   }
 
   void find_missing(const std::vector<MemoryRecord>& recorded, std::vector<Check>& checks) {

@@ -2,31 +2,18 @@
 
 #include <fmt/format.h>
 
-#include <map>
 #include <memory>
 #include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "formats/ref.h"
-#include "store/evict.h"
-#include "store/manifest_file.h"
-#include "store/placement.h"
-#include "store/progress_meter.h"
-#include "store/resolve.h"
+#include "tiers/tier.h"
 
 namespace steelyard::store {
 namespace {
 
 using metadata::Availability;
-using metadata::InstanceView;
-using metadata::RevisionRecord;
-
-struct Freed {
-  std::uint64_t objects = 0;
-  std::uint64_t bytes = 0;
-};
 
 class MemoryCollection {
  public:
@@ -54,8 +41,7 @@ class MemoryCollection {
  private:
   Status look_at(const std::string& group) {
     SY_ASSIGN_OR_RETURN(const auto record, context_.catalog.find_by_group(group));
-    if (!record || record->availability == Availability::kDeleted) return free_gone(group);
-    return free_stray(*record);
+    return !record || record->availability == Availability::kDeleted ? free_gone(group) : Status();
   }
 
   Status free_gone(const std::string& group) {
@@ -75,62 +61,10 @@ class MemoryCollection {
       SY_ASSIGN_OR_RETURN(const auto objects, tier_.list_attempt(made->name()));
       if (!dry_run_) SY_RETURN_IF_ERROR(tier_.remove_held(*made));
       for (const tiers::ObjectStat& object : objects) {
-        if (seen.insert(object.storage).second) count({1, object.bytes});
+        if (seen.insert(object.storage).second) count(object.bytes);
       }
     }
     return dry_run_ ? Status() : tier_.remove_empty_group(group);
-  }
-
-  Status free_stray(const RevisionRecord& record) {
-    // Before anything is read: most of what lies in memory is what its record names.
-    if (view_from_here(context_, metadata::instance_of(record)) != InstanceView::kElsewhere) return {};
-    SY_ASSIGN_OR_RETURN(const auto manifest, load_manifest(context_.cold, record));
-    SY_ASSIGN_OR_RETURN(const HotReplicas there, find_hot(context_, record, manifest));
-    if (!is_stray(context_, record, there)) return {};
-    SY_ASSIGN_OR_RETURN(const Freed freed, kept_by_it_alone(record, manifest));
-    if (!dry_run_) {
-      ResidencyRequest request;
-      request.target = selector_of(record.identity);
-      request.expected_generation = record.metadata_generation;
-      request.wait_for_others = false;
-      NoObserver nobody;
-      const Status evicted = evict_only(context_, request, nobody, cancel_).status();
-      if (is_overtaken(evicted)) return {};  // others move it just now
-      SY_RETURN_IF_ERROR(evicted);
-    }
-    count(freed);
-    return {};
-  }
-
-  /// Of the revision's replicas here: what no other revision shares.
-  Result<Freed> kept_by_it_alone(const RevisionRecord& record, const formats::StoredManifest& manifest) {
-    struct Bytes {
-      std::uint64_t bytes = 0;
-      std::uint64_t others = 0;  ///< names that are not this revision's
-    };
-    std::map<std::uint64_t, Bytes> by_storage;
-    SY_ASSIGN_OR_RETURN(const auto listing, tier_.list_group(attempt_of(record).group));
-    for (const tiers::AttemptName& made : listing.by_operation) {
-      SY_ASSIGN_OR_RETURN(const auto objects, tier_.list_attempt(made));
-      for (const tiers::ObjectStat& object : objects) {
-        const bool is_payload =
-            object.name.kind == tiers::ObjectKind::kPayload && object.name.index < manifest.objects.size();
-        if (!is_payload) continue;
-        const auto [found, first] = by_storage.try_emplace(object.storage, Bytes{object.bytes, object.links});
-        if (first) {
-          const auto entry = tier_.stat_content(manifest.objects[object.name.index].sha256);
-          if (entry.ok() && entry->storage == object.storage) --found->second.others;
-        }
-        --found->second.others;
-      }
-    }
-    Freed freed;
-    for (const auto& [storage, kept] : by_storage) {
-      if (kept.others != 0) continue;
-      ++freed.objects;
-      freed.bytes += kept.bytes;
-    }
-    return freed;
   }
 
   /// What killed processes left beside the objects. The tier frees it whenever it looks at its space.
@@ -143,14 +77,14 @@ class MemoryCollection {
       for (const tiers::ContentEntry& entry : after) left.insert(entry.sha256);
     }
     for (const tiers::ContentEntry& entry : before) {
-      if (entry.links == 1 && !left.contains(entry.sha256)) count({1, entry.bytes});
+      if (entry.links == 1 && !left.contains(entry.sha256)) count(entry.bytes);
     }
     return {};
   }
 
-  void count(const Freed& freed) {
-    report_.objects += freed.objects;
-    report_.bytes += freed.bytes;
+  void count(std::uint64_t bytes) {
+    ++report_.objects;
+    report_.bytes += bytes;
   }
 
   Context& context_;

@@ -2,9 +2,8 @@
 //
 //   - Of revisions that are gone everything goes: late runners put it there, or it was another container's turn to
 //     remove it. As in the cold tier it is held before the catalog is asked for the last time.
-//   - Of revisions whose records name another memory, what is stray (hot_tier.h) goes as an eviction takes it away
-//     (evict.h), after its cold replicas were read back: nobody counts it, and nobody who opens the revision reads it.
-//   - Of any other revision nothing.
+//   - Of any other revision nothing, also of what no record counts (evict.h): only who asks for it reads cold bytes
+//   back.
 #pragma once
 
 #include "store/context.h"
