@@ -14,7 +14,6 @@
 #include "store/evict.h"
 #include "store/placement.h"
 #include "store/progress_meter.h"
-#include "store/resolve.h"
 
 namespace steelyard::store {
 namespace {
@@ -22,13 +21,8 @@ namespace {
 constexpr std::size_t kNamedMax = 3;
 
 Status evict_for(Context& context, const metadata::Move& move, Observer& observer, const CancelFlag& cancel) {
-  ResidencyRequest request;
-  request.target = selector_of(move.identity);
-  request.expected_generation = move.expected_metadata_generation;
-  request.wait_for_others = false;
-  request.only_if_idle = true;
   PhaseOfRevision phase(observer, formats::format_ref(move.identity));
-  return evict_only(context, request, phase, cancel).status();
+  return evict_only(context, request_of(move), phase, cancel).status();
 }
 
 /// What has to go, so that so many bytes fit; of what is above the limit all of it first.

@@ -12,6 +12,7 @@
 #include "formats/ref.h"
 #include "metadata/mixed_plan.h"
 #include "store/hot_tier.h"
+#include "store/resolve.h"
 
 namespace steelyard::store {
 namespace {
@@ -167,6 +168,16 @@ Result<std::optional<Placement>> find_placement_for(Context& context, const Aske
     placed.record.policy.mode = metadata::PolicyMode::kManual;
   }
   return std::optional(std::move(found));
+}
+
+ResidencyRequest request_of(const metadata::Move& move) {
+  ResidencyRequest request;
+  request.target = selector_of(move.identity);
+  request.expected_generation = move.expected_metadata_generation;
+  request.ratio_millionths = move.ratio_millionths;
+  request.wait_for_others = false;
+  request.only_if_idle = true;
+  return request;
 }
 
 bool is_overtaken(const Status& status) {

@@ -9,6 +9,7 @@
 
 #include "metadata/placement_policy.h"
 #include "store/context.h"
+#include "store/store.h"
 
 namespace steelyard::store {
 
@@ -29,6 +30,9 @@ Result<Placement> find_placement(Context& context);
 /// its cost is that of what lies in memory, not of the whole store. Absent where no policy moves one of them, or the
 /// store has no memory tier.
 Result<std::optional<Placement>> find_placement_for(Context& context, const Asked& asked, const metadata::LastUse& now);
+
+/// The request that carries out a move that was chosen from a placement: only as long as nobody else is there.
+ResidencyRequest request_of(const metadata::Move& move);
 
 /// Whether a move that was chosen from a placement came too late: others were faster, or somebody reads it by now.
 bool is_overtaken(const Status& status);

@@ -10,7 +10,6 @@
 #include "store/placement.h"
 #include "store/progress_meter.h"
 #include "store/residency.h"
-#include "store/resolve.h"
 
 namespace steelyard::store {
 namespace {
@@ -19,15 +18,9 @@ using metadata::Move;
 using metadata::OperationKind;
 
 Status make_move(Context& context, const Move& move, Observer& observer, const CancelFlag& cancel) {
-  ResidencyRequest request;
-  request.target = selector_of(move.identity);
-  request.expected_generation = move.expected_metadata_generation;
-  request.ratio_millionths = move.ratio_millionths;
-  request.wait_for_others = false;
-  request.only_if_idle = true;
   PhaseOfRevision phase(observer, formats::format_ref(move.identity));
   const auto run = move.kind == OperationKind::kEvicting ? run_evict : run_rehydrate;
-  return run(context, request, phase, cancel, Begin::kWhereNoneRuns).status();
+  return run(context, request_of(move), phase, cancel, Begin::kWhereNoneRuns).status();
 }
 
 /// Of those that the plan leaves where they are: which limit is in the way, of which memory may be filled up to a mark.
