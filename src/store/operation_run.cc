@@ -49,20 +49,20 @@ Status OperationRun::run() {
     const bool moved = (done.code() == Code::kStaleGeneration || moved_) && !asked_.expected_generation;
     if (!busy && !moved) return done;
     SY_RETURN_IF_ERROR(stop_.status(noun()));
-    const std::string awaited = is_own() ? record_.operation->operation_id : std::string();
-    const bool was_running = record_.operation.has_value();
+    const RevisionRecord before = record_;
+    const bool was_own = is_own();
     SY_ASSIGN_OR_RETURN(record_, resolve(context_.catalog, same, Purpose::kReadDegraded));
     if (!busy) {
       if (tries++ == kTriesMax) return done;
       continue;
     }
-    SY_RETURN_IF_ERROR(check_not_failed(awaited));
-    const bool somebody_works = is_own() || (was_running && !record_.operation);
+    if (was_own) SY_RETURN_IF_ERROR(check_not_failed(before));
+    const bool somebody_works = is_own() || (before.operation && !record_.operation);
     if (!somebody_works) return done;
     if (!std::exchange(said_that_it_waits_, true)) observer_.warning("waiting: " + done.message());
     SY_RETURN_IF_ERROR(wait_for_runner());
     SY_ASSIGN_OR_RETURN(record_, resolve(context_.catalog, same, Purpose::kReadDegraded));
-    SY_RETURN_IF_ERROR(check_not_failed(awaited));
+    if (was_own) SY_RETURN_IF_ERROR(check_not_failed(before));
   }
 }
 
@@ -88,11 +88,12 @@ Status OperationRun::wait_for_runner() {
 }
 
 /// What met damage meets it again, and has read everything before.
-Status OperationRun::check_not_failed(const std::string& operation_id) const {
+Status OperationRun::check_not_failed(const RevisionRecord& before) const {
+  const std::string& operation_id = before.operation->operation_id;
   const metadata::Operation* awaited = metadata::find_operation(record_, operation_id);
   if (awaited == nullptr || awaited->state != OperationState::kFailed) return {};
   const bool is_repaired = record_.operation && record_.operation->kind == metadata::OperationKind::kRepairing;
-  if (record_.damage.count == 0 && !is_repaired) return {};
+  if (record_.damage.count <= before.damage.count && !is_repaired) return {};
   return {Code::kCorrupt,
           fmt::format("{} that was waited for has failed (operation {}): {}", noun(), operation_id, awaited->message),
           fmt::format("repair it: steelyard repair {}", ref())};

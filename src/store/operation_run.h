@@ -101,7 +101,7 @@ class OperationRun {
  private:
   Status run_on_record();
   Status wait_for_runner();
-  Status check_not_failed(const std::string& operation_id) const;
+  Status check_not_failed(const metadata::RevisionRecord& before) const;
   const metadata::Operation* done_before() const;
   Status check_expected() const;
   Status start();
