@@ -216,6 +216,7 @@ class Model {
   metadata::LastUse use_of(const Revision& revision) const;
   bool holds_alone(const Revision& revision, const std::string& instance) const;
   void check_progress(const metadata::Runner& runner);
+  bool was_stray(const Operation& by, const Revision& revision, const std::string& instance) const;
   void count_pause(const metadata::Identity& identity);
   void check_ended(Operation& by, const oplog::Append& append, const metadata::RevisionRecord& before,
                    const metadata::RevisionRecord& after, Revision& revision);

@@ -237,12 +237,27 @@ void Model::see(Operation& by, const oplog::Append& /*append*/, const metadata::
   }
 }
 
+/// Since the operation began a record counted none of what lies in that memory: it named another one of this boot, and
+/// nothing was under way. Whoever removes has judged so at some moment of it, and is not told of what came after.
+bool Model::was_stray(const Operation& by, const Revision& revision, const std::string& instance) const {
+  for (auto fact = revision.facts.rbegin(); fact != revision.facts.rend(); ++fact) {
+    const RevisionRecord& record = fact->record;
+    const bool elsewhere = !record.hot_instance.empty() && record.hot_instance != instance;
+    if (record.availability == Availability::kReady && !record.operation && elsewhere &&
+        record.hot_boot_id == world_.epoch()) {
+      return true;
+    }
+    if (fact->sequence <= by.begun_at) break;
+  }
+  return false;
+}
+
 void Model::replica_removed(const Process& process, const Removal& removal) {
   const Revision* const revision = find(removal.identity);
   const std::string name = fmt::format("object {} of {}", removal.object, text_of(removal.identity));
   if (revision == nullptr || !revision->published()) return violated(name + " is taken out of memory, and is nobody's");
   if (!revision->readable()) return;
-  // Its own, brought by an operation that came to nothing; or others', of an eviction that was permitted to.
+  // Its own, brought by an operation that came to nothing; or others', of an eviction that was permitted to, or stray.
   const auto ran = [&](const Move& move) { return std::ranges::count(move.runners, process.identity()) != 0; };
   const auto brought = revision->moves.find(removal.brought_by);
   const bool own = brought != revision->moves.end() && ran(brought->second);
@@ -252,17 +267,15 @@ void Model::replica_removed(const Process& process, const Removal& removal) {
       eviction = &move;
     }
   }
-  // No record counted it: that names another memory, and nothing was under way.
-  const metadata::RevisionRecord& record = revision->now();
-  const bool stray = record.availability == metadata::Availability::kReady && !record.operation &&
-                     !record.hot_instance.empty() && record.hot_instance != removal.instance;
-  if (stray && removal.readable_left) return;
-  if (!own && eviction == nullptr) return violated(name + " is taken out of memory without a permission");
+  const Operation& by = operations_[world_.current_operation()];
+  const bool stray = by.operates && was_stray(by, *revision, removal.instance);
+  if (!own && !stray && eviction == nullptr) return violated(name + " is taken out of memory without a permission");
   if (removal.readable_left) return;
   // What a failed rehydration takes back it brought itself, and no record vouched for it: all is as it was before.
-  if (own && eviction == nullptr) return;
+  const bool vouched_for = stray && brought != revision->moves.end() && brought->second.state == OperationState::kDone;
+  if (own && eviction == nullptr && !vouched_for) return;
   // It was read back, and rotted after that.
-  const std::uint64_t since = eviction->begun_at;
+  const std::uint64_t since = stray ? by.begun_at : eviction->begun_at;
   const Digest& sha256 = revision->objects.at(removal.object + 1).sha256;
   if (damaged_.contains(sha256) && was_whole_at(sha256, since)) return;
   violated("the last readable replica of " + name + " is taken out of memory");

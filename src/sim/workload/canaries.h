@@ -37,6 +37,7 @@ enum class Canary : std::uint8_t {
   kPolicyLies,        ///< the log shows manual revisions as pinned to be cold
   kUseLies,           ///< the log shows last uses in the opposite order
   kRowLies,           ///< the log shows a record as no append left it
+  kNameLies,          ///< the log shows records that name another memory than they do
   kCooldownLies,      ///< the store knows no cool-down
 };
 

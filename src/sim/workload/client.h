@@ -109,6 +109,8 @@ class Client {
   Result<std::unique_ptr<tiers::Tier>> open_hot(bool create);
   bool has_hot() const { return !bench_.memories.empty(); }
   std::string own_instance() const;
+  /// What of it lies in this container's memory.
+  MemoryFindings look_here(const Revision& revision);
   void run_by_hand(const metadata::Identity& identity, const metadata::RunnerGrant& grant,
                    const metadata::RunnerToken& token);
 

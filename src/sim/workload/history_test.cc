@@ -109,6 +109,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Broken{"HistoryLies", Canary::kHistoryLies, "not retained as they were"},
                       Broken{"ShareLies", Canary::kShareLies, "millionths in memory, and"},
                       Broken{"PermitLies", Canary::kPermitLies, "without a permission"},
+                      Broken{"NameLies", Canary::kNameLies, "without a permission"},
                       Broken{"ReadyLies", Canary::kReadyLies, "is READY again and"},
                       Broken{"RunnerLies", Canary::kRunnerLies, "which it does not run"},
                       // READY over a member that nobody can read, and HOT without its bytes.

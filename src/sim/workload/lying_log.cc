@@ -25,6 +25,7 @@ std::string shown(Canary canary, std::string_view key, std::string_view row) {
     auto decoded = metadata::decode_record(row);
     SY_CHECK(decoded.ok(), "the log has rows that can be read");
     if (canary == Canary::kRowLies) decoded->updated_at_ms += 1;
+    if (canary == Canary::kNameLies) decoded->hot_instance.assign(decoded->hot_instance.size(), '0');
     if (canary == Canary::kPolicyLies && decoded->policy.mode == metadata::PolicyMode::kManual) {
       decoded->policy = {metadata::Residency::kCold, std::nullopt, metadata::PolicyMode::kPinned};
     }
@@ -67,6 +68,12 @@ class LyingLog final : public oplog::ForwardingLog {
   Status view(const std::function<Status(const oplog::StateView& view)>& read) override {
     return inner_.view([&](const oplog::StateView& view) { return read(LyingView(view, canary_)); });
   }
+  Result<std::uint64_t> write(const Prepare& prepare) override {
+    // The others lie to readers alone, so that nothing of it is appended.
+    if (canary_ != Canary::kNameLies) return inner_.write(prepare);
+    return inner_.write(
+        [&](const oplog::StateView& view, const oplog::Now& now) { return prepare(LyingView(view, canary_), now); });
+  }
 
  private:
   std::unique_ptr<oplog::OpLog> owned_;
@@ -76,7 +83,9 @@ class LyingLog final : public oplog::ForwardingLog {
 }  // namespace
 
 std::unique_ptr<oplog::OpLog> make_lying_log(std::unique_ptr<oplog::OpLog> inner, Canary canary) {
-  if (canary != Canary::kPolicyLies && canary != Canary::kUseLies && canary != Canary::kRowLies) return inner;
+  const bool lies = canary == Canary::kPolicyLies || canary == Canary::kUseLies || canary == Canary::kRowLies ||
+                    canary == Canary::kNameLies;
+  if (!lies) return inner;
   return std::make_unique<LyingLog>(std::move(inner), canary);
 }
 

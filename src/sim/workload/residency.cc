@@ -40,6 +40,10 @@ std::string Client::own_instance() const {
   return instance_of(bench_.world.nature().runtime(), bench_.memories[container_]);
 }
 
+MemoryFindings Client::look_here(const Revision& revision) {
+  return look_into(bench_.model, bench_.world.nature().runtime(), bench_.memories[container_], revision);
+}
+
 void Client::move_something() {
   const std::uint64_t die = random_.below(100);
   const auto readable = some_revision(random_.per_mille(950) ? Kind::kReadable : Kind::kPublished);
@@ -119,7 +123,9 @@ Status Client::move(const Identity& identity, const Course& course) {
   if (answer.ok() && !answer->operation && !course.ratio_millionths && same_memory) {
     const Residency wanted = course.evicts ? Residency::kCold : Residency::kHot;
     const Residency found = answer->record.residency;
-    const bool freed_here = course.evicts && answer->record.hot_instance != instance;  // what was stray
+    // What was stray: its record still names another memory.
+    const bool freed_here = course.evicts && answer->record.hot_instance != instance &&
+                            (answer->removed_objects > 0 || look_here(*bench_.model.find(identity)).members == 0);
     if (found != wanted && !freed_here && !(course.evicts && found == Residency::kAbsent)) {
       bench_.model.violated(fmt::format("op {} has nothing to move of {}, which is {}", operation.id, text_of(identity),
                                         metadata::name_of(found)));
@@ -382,9 +388,7 @@ void Client::warm_and_cool(const Identity& identity) {
   if (random_.per_mille(500)) return;
   go(true, Residency::kCold);
   if (revision.now().residency != Residency::kCold) return;
-  const MemoryFindings left =
-      look_into(bench_.model, bench_.world.nature().runtime(), bench_.memories[container_], revision);
-  if (left.members > 0) bench_.model.violated(text_of(identity) + " was evicted and is left in memory");
+  if (look_here(revision).members > 0) bench_.model.violated(text_of(identity) + " was evicted and is left in memory");
 }
 
 }  // namespace steelyard::sim
