@@ -215,8 +215,13 @@ PolicyPlan moves_of(std::span<const PlacedRevision> revisions, const Memory& mem
     if (cooling) plan.again_at_mono_ms = std::min(plan.again_at_mono_ms.value_or(INT64_MAX), *cools);
     if (!pinned && !cooling && evictable) idle.push_back(&revision);
     const bool is_wanted = pinned || revision.leased || was_read_lately(revision, now, cooldown_ms);
-    if (is_wanted && !cooling && revision.promotion_bytes && wants_warmer(revision, memory))
+    if (!is_wanted || !revision.promotion_bytes || !wants_warmer(revision, memory)) continue;
+    if (!cooling) {
       warmer.push_back(&revision);
+    } else if (revision.leased) {
+      plan.cooling.push_back(move_of(revision, OperationKind::kRehydrating, record.policy.prefer,
+                                     *revision.promotion_bytes, "read now"));
+    }
   }
   sort_for_eviction(idle);
   if (used > high) {

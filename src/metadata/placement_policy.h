@@ -57,6 +57,7 @@ struct PolicyPlan {
   std::vector<Move> moves;                       ///< in the order in which they are to be done
   std::vector<Move> without_room;                ///< of pinned revisions, that wait: what stays leaves no room for them
   std::vector<Move> stay_cold;                   ///< of AUTO ones that somebody reads now: the same
+  std::vector<Move> cooling;                     ///< of AUTO ones that somebody reads now: after their cool-down
   std::optional<std::int64_t> again_at_mono_ms;  ///< the first cool-down ends then, and the plan may be another
 };
 

@@ -237,6 +237,10 @@ TEST(Policy, AMoveIsFollowedByACoolDown) {
   PlacedRevision promoted = read_now(cold("a", 50));
   promoted.record.finished_operations = {last};
   EXPECT_EQ(asked({promoted}, memory_of(100, 0)), Told{});
+  EXPECT_EQ(told(moves_of(std::vector{promoted}, memory_of(100, 0), kNow, kCooldownMs).cooling),
+            (Told{"rehydrate a HOT 50"}))
+      << "who reads it can be told";
+  EXPECT_TRUE(moves_of(std::vector{revision}, memory_of(100, 0), kNow, kCooldownMs).cooling.empty());
   --revision.record.finished_operations[0].ended_mono_ms;
   EXPECT_EQ(asked({revision}, memory_of(100, 99)).size(), 1U);
   revision.record.finished_operations[0] = last;
