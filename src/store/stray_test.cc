@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "store/damage_record.h"
+#include "store/delete.h"
 #include "store/doctor_memory.h"
 #include "store/evict.h"
 #include "store/gc.h"
@@ -42,6 +43,7 @@ class StrayTest : public HotStoreTest {
     });
   }
   GcReport gc(bool dry_run = false) { return run_gc(*context_, dry_run, cancel_).value(); }
+  fs::path catalog_path() { return root_.path() + "/store/catalog.db"; }
   HotReplicas here() {
     const auto manifest = load_manifest(*parts_.cold, record()).value();
     return find_hot(*context_, record(), manifest).value();
@@ -217,6 +219,39 @@ TEST_F(StrayTest, WhatShowsMoreAndIsPinnedMakesNoRoom) {
   request_.make_room = true;
   EXPECT_EQ(rehydrate().code(), Code::kNoSpace);
   EXPECT_EQ(hot_bytes(), 6 * kMiB) << "nothing was evicted, as it would not have been enough";
+}
+
+TEST_F(StrayTest, NothingGoesByTheLogOfAStoreThatWasMovedAway) {
+  bool moved = false;
+  runtime_.on("evict.after_read_back", [&] {
+    if (!std::exchange(moved, true)) fs::rename(catalog_path(), root_.path() + "/moved");
+  });
+  EXPECT_EQ(evict().code(), Code::kUnavailable);
+  EXPECT_TRUE(moved);
+  EXPECT_EQ(hot_bytes(), kObjects * kMiB);
+  fs::rename(root_.path() + "/moved", catalog_path());
+  EXPECT_TRUE(evict().ok());
+  EXPECT_EQ(hot_bytes(), 0U);
+}
+
+TEST_F(StrayTest, GcTakesNothingByTheLogOfAStoreThatWasMovedAway) {
+  use(other_);
+  DeleteRequest request;
+  request.target = request_.target;
+  ASSERT_TRUE(run_delete(*context_, request, cancel_).ok());
+  use(memory_);
+  bool moved = false;
+  runtime_.on("gc.after_hold_hot", [&] {
+    if (!std::exchange(moved, true)) fs::rename(catalog_path(), root_.path() + "/moved");
+  });
+  const GcReport kept = gc();
+  EXPECT_TRUE(moved);
+  EXPECT_EQ(hot_bytes(), kObjects * kMiB);
+  ASSERT_EQ(kept.kept.size(), 1U);
+  EXPECT_NE(kept.kept[0].find("catalog"), std::string::npos) << kept.kept[0];
+  fs::rename(root_.path() + "/moved", catalog_path());
+  gc();
+  EXPECT_EQ(hot_bytes(), 0U);
 }
 
 TEST_F(StrayTest, WhoReportsItSaysWhetherAnEvictionFreesIt) {
