@@ -205,7 +205,7 @@ TEST_F(StrayTest, WhatShowsMoreThanTheRecordIsCountedFirst) {
 
 TEST_F(StrayTest, WhatShowsMoreAndIsPinnedMakesNoRoom) {
   import_another("second", 2);
-  import_another("third", 3);
+  import_another("third", 5);
   request_.target.ref = {"second", "main", 1};
   ASSERT_TRUE(rehydrate().ok());
   use(other_);
