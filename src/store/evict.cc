@@ -176,6 +176,7 @@ class Eviction final : public ResidencyRun {
       if (refused.ok()) break;
       if (refused.code() != Code::kBusy) return refused;
       if (!request_.wait_for_others) return paused(refused);
+      if (!std::exchange(said_that_it_is_paused_, true)) observer_.warning("waiting: " + refused.message());
       // The text stands in the log, so it is one that does not change with the time.
       keeper.set_message("paused: somebody reads it (steelyard lease list " + ref() + "), or counts what is in memory");
       SY_POINT(context_.runtime, "evict.paused");
@@ -293,6 +294,7 @@ class Eviction final : public ResidencyRun {
   }
   const char* noun() const override { return "the eviction"; }
 
+  bool said_that_it_is_paused_ = false;
   std::vector<std::optional<std::uint64_t>> storages_;  ///< of the cold objects, by number
 };
 
