@@ -281,6 +281,17 @@ Result<std::vector<Catalog::LeaseRow>> Catalog::list_leases(const std::string& t
   });
 }
 
+Status Catalog::name_gone_runner(const Identity& identity, Status busy) {
+  std::optional<metadata::Runner> runner;
+  const Status read = log_.view([&](const StateView& view) -> Status {
+    SY_ASSIGN_OR_RETURN(runner, metadata::find_runner(view, identity));
+    return {};
+  });
+  if (!read.ok() || !runner || runner->token.empty() || !runtime_.provably_gone(runner->process)) return busy;
+  return std::move(busy).with_hint("that process is gone: steelyard reconcile " + formats::format_ref(identity) +
+                                   " goes on with it, or end it: steelyard operation cancel " + runner->operation_id);
+}
+
 Status Catalog::name_gone_readers(const Identity& identity, Status busy) {
   if (busy.code() != Code::kBusy) return busy;
   constexpr int kNamedMax = 3;
@@ -343,9 +354,11 @@ Result<RevisionRecord> Catalog::update_weight_policy(const metadata::UpdateWeigh
 
 Result<Answer> Catalog::start_operation(const metadata::StartOperation& command) {
   Result<Answer> started = mutate(command);
+  if (started.code() != Code::kBusy) return started;
+  Status busy = name_gone_runner(command.identity, std::move(started).status());
   // Only an eviction has leases in its way.
-  if (started.ok() || command.kind != metadata::OperationKind::kEvicting) return started;
-  return name_gone_readers(command.identity, std::move(started).status());
+  if (command.kind != metadata::OperationKind::kEvicting) return busy;
+  return name_gone_readers(command.identity, std::move(busy));
 }
 
 /// As for a writer: the proof is made outside of the turn, and the rule holds it against the runner that it finds.

@@ -282,6 +282,8 @@ TEST_F(WatchTest, WhatTimeAloneHasMadeDue) {
   const auto started = catalog.start_operation(start);
   ASSERT_TRUE(started.ok()) << started.status().to_string();
   EXPECT_TRUE(*catalog.is_being_run(start.identity));
+  const Status busy(Code::kBusy, "busy", "wait");
+  EXPECT_EQ(catalog.name_gone_runner(start.identity, busy).hint(), "wait") << "it lives";
   EXPECT_TRUE(catalog.find_overdue(3'600'000)->empty());
   metadata::ReportOperation report;
   report.identity = start.identity;
@@ -289,6 +291,19 @@ TEST_F(WatchTest, WhatTimeAloneHasMadeDue) {
   report.give_back = true;
   ASSERT_TRUE(catalog.report_operation(report).ok());
   EXPECT_FALSE(*catalog.is_being_run(start.identity));
+  // Another process had that pid.
+  metadata::TakeOperation take;
+  take.identity = start.identity;
+  take.operation_id = start.operation_id;
+  take.runner = *start.runner;
+  take.runner.token = std::string(32, 'd');
+  take.runner.process.start_ticks += 1000;
+  ASSERT_TRUE(catalog.take_operation(take).ok());
+  start.operation_id = std::string(32, 'e');
+  start.expected_metadata_generation = catalog.get_weight_revision(start.identity)->metadata_generation;
+  const Status in_the_way = catalog.start_operation(start).status();
+  EXPECT_EQ(in_the_way.code(), Code::kBusy);
+  EXPECT_NE(in_the_way.hint().find("that process is gone"), std::string::npos) << in_the_way.hint();
   EXPECT_EQ(*catalog.find_overdue(3'600'000), std::vector{identity_of("qwen")});
 }
 

@@ -175,7 +175,7 @@ std::string hot_line(const Inspection& inspection) {
   }
   if (inspection.hot_elsewhere) {
     line += "; the record names memory instance " + inspection.record.hot_instance + ", which is not mounted here";
-    if (inspection.hot_objects > 0) {
+    if (inspection.hot_stray) {
       line += "; nobody reads what lies here: `steelyard evict " + ref_of(inspection.record) + "` frees it";
     }
   }

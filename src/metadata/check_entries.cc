@@ -281,6 +281,7 @@ class Checker {
       last.ended_epoch_ordinal = was.ended_epoch_ordinal;
       last.ended_mono_ms = was.ended_mono_ms;
       last.ended_by = was.ended_by;
+      last.failed_with = was.failed_with;
       if (last != was) return corrupt(next.identity, "an operation ends as another one");
     }
     if (ended != next.finished_operations) return corrupt(next.identity, "the ended operations changed");

@@ -73,6 +73,7 @@ void fill(const Operation& in, pb::Operation& out) {
   out.set_ended_epoch_ordinal(in.ended_epoch_ordinal);
   out.set_ended_mono_ms(in.ended_mono_ms);
   out.set_ended_by(in.ended_by);
+  out.set_failed_with(in.failed_with);
 }
 
 Lineage take(const pb::Lineage& in, Problem& /*problem*/) {
@@ -109,6 +110,7 @@ Operation take(const pb::Operation& in, Problem& problem) {
   out.ended_epoch_ordinal = in.ended_epoch_ordinal();
   out.ended_mono_ms = in.ended_mono_ms();
   out.ended_by = in.ended_by();
+  out.failed_with = in.failed_with();
   return out;
 }
 

@@ -193,7 +193,8 @@ struct EndOperation {
   std::uint64_t processed_members = 0;
   std::uint64_t processed_bytes = 0;
   std::string message;
-  std::optional<Observation> seen;
+  std::optional<Observation> seen{};
+  std::string failed_with{};  ///< of FAILED: Operation::failed_with
 };
 /// Ends a running operation, with the progress that was reported last; of one that has ended nothing changes.
 struct CancelOperation {

@@ -23,7 +23,7 @@ enum class InstanceView : std::uint8_t {
 };
 InstanceView view_of_instance(const InstanceName& named, const InstanceName& mounted);
 
-/// The same of what a record, an operation, a command or an observation names.
+/// The same of what a record, an operation or a command names.
 template <typename Named>
 InstanceName instance_of(const Named& named) {
   return {named.hot_instance, named.hot_boot_id};

@@ -67,6 +67,11 @@ bool shows_more(const RevisionRecord& record, const Observation& seen) {
   return share_seen(record, seen) > share_recorded(record);
 }
 
+bool is_stray(const RevisionRecord& record, const Observation& seen) {
+  const bool idle = record.availability == Availability::kReady && !record.operation;
+  return idle && seen.hot_members > 0 && is_elsewhere(record, seen) && !shows_more(record, seen);
+}
+
 void set_hot(RevisionRecord& record, std::string instance, std::string boot_id, std::uint64_t members,
              std::uint64_t bytes, bool cold_readable) {
   const GroupSummary& all = record.summary;

@@ -385,6 +385,7 @@ Status judge(Turn& turn, const EndOperation& command) {
     SY_RETURN_IF_ERROR(follow(next, seen, brought ? Look::kWhenBrought : Look::kPlain).status());
   }
   end_operation(turn, next, runner, command.state, command.message);
+  next.finished_operations.back().failed_with = command.failed_with;
   if (const Status status = validate(next); !status.ok()) {
     return {Code::kInvalidArgument, formats::format_ref(record.identity) + ": " + status.message()};
   }

@@ -97,11 +97,25 @@ bool is_leaving(const PlacedRevision& revision, const Memory& memory) {
          record.operation->hot_instance == memory.instance;
 }
 
-/// What lies here of it, its record does not count, as that names another memory of this boot: nobody reads it.
-bool is_stray(const PlacedRevision& revision, const Memory& memory) {
+Observation seen_of(const PlacedRevision& revision, const Memory& memory) {
+  Observation seen;
+  seen.boot_id = memory.boot_id;
+  seen.hot_instance = memory.instance;
+  seen.hot_members = revision.hot_members;
+  seen.hot_bytes = revision.hot_bytes;
+  return seen;
+}
+
+bool is_free_to_go(const PlacedRevision& revision, const Memory& memory) {
+  return revision.cold_whole && is_stray(revision.record, seen_of(revision, memory));
+}
+
+/// The next look makes its record name this memory, as there is more of it here than in the one that it names.
+bool is_to_be_counted(const PlacedRevision& revision, const Memory& memory) {
   const RevisionRecord& record = revision.record;
   return record.availability == Availability::kReady && !record.operation && revision.cold_whole &&
-         !revision.hot.empty() && view_of_instance(instance_of(record), mounted(memory)) == InstanceView::kElsewhere;
+         view_of_instance(instance_of(record), mounted(memory)) == InstanceView::kElsewhere &&
+         shows_more(record, seen_of(revision, memory));
 }
 
 bool wants_warmer(const PlacedRevision& revision, const Memory& memory) {
@@ -215,8 +229,13 @@ PolicyPlan moves_of(std::span<const PlacedRevision> revisions, const Memory& mem
     if (cooling) plan.again_at_mono_ms = std::min(plan.again_at_mono_ms.value_or(INT64_MAX), *cools);
     if (!pinned && !cooling && evictable) idle.push_back(&revision);
     const bool is_wanted = pinned || revision.leased || was_read_lately(revision, now, cooldown_ms);
-    if (is_wanted && !cooling && revision.promotion_bytes && wants_warmer(revision, memory))
+    if (!is_wanted || !revision.promotion_bytes || !wants_warmer(revision, memory)) continue;
+    if (!cooling) {
       warmer.push_back(&revision);
+    } else if (revision.leased) {
+      plan.cooling.push_back(move_of(revision, OperationKind::kRehydrating, record.policy.prefer,
+                                     *revision.promotion_bytes, "read now"));
+    }
   }
   sort_for_eviction(idle);
   if (used > high) {
@@ -270,19 +289,20 @@ RoomPlan make_room(std::span<const PlacedRevision> revisions, const Memory& memo
   for (const PlacedRevision& revision : revisions) {
     const Policy& policy = revision.record.policy;
     if (revision.record.identity == for_whom) continue;
-    if (is_stray(revision, memory)) {
+    if (is_free_to_go(revision, memory)) {
       idle.push_back(&revision);
       continue;
     }
     const bool pinned_warm = policy.mode == PolicyMode::kPinned && policy.prefer != Residency::kCold;
     if (pinned_warm) continue;
-    if (!is_evictable(revision, memory) && !is_leaving(revision, memory)) continue;
+    const bool goes = is_evictable(revision, memory) || is_leaving(revision, memory);
+    if (!goes && !is_to_be_counted(revision, memory)) continue;
     (revision.leased ? leased : idle).push_back(&revision);
   }
   sort_for_eviction(idle);
   sort_for_eviction(leased);
-  std::ranges::stable_partition(
-      idle, [&](const auto* revision) { return is_stray(*revision, memory) || is_leaving(*revision, memory); });
+  std::ranges::stable_partition(idle, [&](const auto* revision) { return is_leaving(*revision, memory); });
+  std::ranges::stable_partition(idle, [&](const auto* revision) { return is_free_to_go(*revision, memory); });
 
   RoomPlan plan;
   for (const PlacedRevision* revision : idle) plan.possible_bytes += holders.drop(*revision);

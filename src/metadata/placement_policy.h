@@ -23,8 +23,10 @@ struct PlacedRevision {
   RevisionRecord record;
   bool leased = false;  ///< a lease lives: somebody reads it now
   LastUse last_use;
-  bool cold_whole = false;      ///< every member has a cold replica, as far as is known
-  std::vector<HotReplica> hot;  ///< its replicas in the mounted memory instance
+  bool cold_whole = false;        ///< every member has a cold replica, as far as is known
+  std::vector<HotReplica> hot;    ///< its replicas in the mounted memory instance
+  std::uint64_t hot_members = 0;  ///< its objects there, as a look counts them: of its committed attempt, each once
+  std::uint64_t hot_bytes = 0;    ///< of these
   /// What the set that its policy prefers would add to memory; absent: it is not to be brought there now.
   std::optional<std::uint64_t> promotion_bytes;
   std::optional<std::uint32_t> plan_millionths;  ///< MixedPlan::hot_millionths of a policy that prefers MIXED
@@ -57,6 +59,7 @@ struct PolicyPlan {
   std::vector<Move> moves;                       ///< in the order in which they are to be done
   std::vector<Move> without_room;                ///< of pinned revisions, that wait: what stays leaves no room for them
   std::vector<Move> stay_cold;                   ///< of AUTO ones that somebody reads now: the same
+  std::vector<Move> cooling;                     ///< of AUTO ones that somebody reads now: after their cool-down
   std::optional<std::int64_t> again_at_mono_ms;  ///< the first cool-down ends then, and the plan may be another
 };
 
@@ -88,9 +91,9 @@ struct RoomPlan {
 
 /// Chooses evictions that free at least `wanted_bytes` for `for_whom`: revisions of any mode but those pinned to be
 /// hot, READY, idle, whole in the cold tier; first those whose eviction was begun, then the least recently used, then
-/// the largest, none that frees nothing. Before all of them, whatever their policy and whoever reads them, those whose
-/// record names another memory instance of this boot: what they have here nobody reads. Bytes that a revision which
-/// stays keeps in memory do not count.
+/// the largest, none that frees nothing. Before all of them, whatever their policy and whoever reads them, those of
+/// which something is stray here (is_stray). What is more here than in the memory that its record names is one like any
+/// other: its eviction publishes it first. Bytes that a revision which stays keeps in memory do not count.
 RoomPlan make_room(std::span<const PlacedRevision> revisions, const Memory& memory, const Identity& for_whom,
                    std::uint64_t wanted_bytes);
 

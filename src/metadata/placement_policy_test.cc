@@ -39,6 +39,8 @@ PlacedRevision hot(const std::string& name, std::uint64_t bytes, std::int64_t us
   revision.last_use = {2, used_ms};
   revision.cold_whole = true;
   revision.hot = {{std::hash<std::string>()(name), bytes}};
+  revision.hot_members = 3;
+  revision.hot_bytes = bytes;
   return revision;
 }
 
@@ -49,6 +51,7 @@ PlacedRevision cold(const std::string& name, std::uint64_t bytes, PolicyMode mod
   revision.record.hot_instance.clear();
   revision.record.hot_boot_id.clear();
   revision.hot.clear();
+  revision.hot_members = revision.hot_bytes = 0;
   revision.promotion_bytes = bytes;
   return revision;
 }
@@ -237,6 +240,10 @@ TEST(Policy, AMoveIsFollowedByACoolDown) {
   PlacedRevision promoted = read_now(cold("a", 50));
   promoted.record.finished_operations = {last};
   EXPECT_EQ(asked({promoted}, memory_of(100, 0)), Told{});
+  EXPECT_EQ(told(moves_of(std::vector{promoted}, memory_of(100, 0), kNow, kCooldownMs).cooling),
+            (Told{"rehydrate a HOT 50"}))
+      << "who reads it can be told";
+  EXPECT_TRUE(moves_of(std::vector{revision}, memory_of(100, 0), kNow, kCooldownMs).cooling.empty());
   --revision.record.finished_operations[0].ended_mono_ms;
   EXPECT_EQ(asked({revision}, memory_of(100, 99)).size(), 1U);
   revision.record.finished_operations[0] = last;
@@ -394,6 +401,42 @@ TEST(Room, WhatNoRecordCountsGoesFirst) {
   EXPECT_EQ(room(10), (Told{"evict old COLD 10"})) << "it may be about to be adopted";
   stray.record.operation.reset();
   EXPECT_FALSE(make_room(std::vector{stray}, memory_of(100, 90), stray.record.identity, 1).enough) << "not its own";
+}
+
+TEST(Room, WhatNoRecordCountsGoesBeforeWhatIsLeaving) {
+  PlacedRevision leaving = hot("leaving", 10, 1);
+  leaving.record.operation.emplace();
+  leaving.record.operation->kind = OperationKind::kEvicting;
+  leaving.record.operation->target = Residency::kCold;
+  leaving.record.operation->hot_instance = leaving.record.hot_instance;
+  PlacedRevision stray = hot("stray", 10, 900);
+  stray.record.hot_instance = std::string(32, '2');
+  const RoomPlan plan = make_room(std::vector{leaving, stray}, memory_of(100, 90), cold("whom", 1).record.identity, 11);
+  EXPECT_EQ(told(plan.evictions), (Told{"evict stray COLD 10", "evict leaving COLD 10"}));
+}
+
+TEST(Room, WhatIsMoreThanTheRecordCountsIsOneLikeAnyOther) {
+  const Identity whom = cold("whom", 1).record.identity;
+  const auto more_here = [](PolicyMode mode) {
+    PlacedRevision more = hot("more", 10, 900, mode);
+    more.record.hot_instance = std::string(32, '2');
+    more.record.residency = Residency::kMixed;
+    more.record.hot_millionths = 400'000;
+    return more;
+  };
+  const auto room = [&](const PlacedRevision& more) {
+    return make_room(std::vector{hot("old", 10, 1), more}, memory_of(100, 90), whom, 11);
+  };
+  EXPECT_EQ(told(room(more_here(PolicyMode::kManual)).evictions), (Told{"evict old COLD 10", "evict more COLD 10"}));
+  const RoomPlan pinned = room(more_here(PolicyMode::kPinned));
+  EXPECT_FALSE(pinned.enough);
+  EXPECT_TRUE(pinned.evictions.empty());
+  const RoomPlan leased = room(read_now(more_here(PolicyMode::kManual)));
+  EXPECT_FALSE(leased.enough);
+  EXPECT_EQ(leased.held_by_leases_bytes, 10U);
+  PlacedRevision moving = more_here(PolicyMode::kManual);
+  moving.record.operation.emplace();
+  EXPECT_FALSE(room(moving).enough);
 }
 
 TEST(Room, WhatWasJustMadeHotIsNotTheFirstToGo) {

@@ -64,6 +64,10 @@ std::int64_t last_renewal_ms(const Lease& lease);
 /// Whether a look shows a larger share hot than the record has, so that it makes the record name its memory, though the
 /// one that it names may be there.
 bool shows_more(const RevisionRecord& record, const Observation& seen);
+/// Whether what was seen of a READY revision lies in another memory than the one of this boot that its record names,
+/// and is not more, so that no look counts it either: nobody reads it. While an operation runs it is not stray, as a
+/// rehydration adopts what lies in its memory, and a repair takes from it what the cold tier lacks.
+bool is_stray(const RevisionRecord& record, const Observation& seen);
 /// The operation of a record by its id: the active one or one that it retains; null: neither.
 const Operation* find_operation(const RevisionRecord& record, std::string_view operation_id);
 /// An operation with its record; while it runs, with its runner and the runner's progress. NOT_FOUND when no record

@@ -98,6 +98,8 @@ struct Operation {
   std::int64_t ended_mono_ms = 0;
   /// The token of the run that ended it. Empty while RUNNING, of CANCELLED, and of ends that an older version wrote.
   std::string ended_by;
+  /// The symbolic name of the error ("CORRUPT") with which the run ended it as FAILED. Empty where nobody told it.
+  std::string failed_with;
   bool operator==(const Operation&) const = default;
 };
 

@@ -124,6 +124,13 @@ Status validate_operation(const Operation& operation, bool active) {
                      ", and yet a run has ended it");
     }
   }
+  if (!operation.failed_with.empty()) {
+    SY_RETURN_IF_ERROR(validate_text("the operation's error", operation.failed_with, 1, kErrorNameBytesMax, false));
+    if (operation.state != OperationState::kFailed) {
+      return invalid("operation " + operation.operation_id + " is " + std::string(name_of(operation.state)) +
+                     ", and yet it failed with " + operation.failed_with);
+    }
+  }
   if (operation.processed_members > operation.total_members || operation.processed_bytes > operation.total_bytes) {
     return invalid("operation " + operation.operation_id + " has processed more than its total");
   }

@@ -17,6 +17,7 @@ inline constexpr std::int64_t kInstantMsMax = INT64_C(1) << 61;
 inline constexpr std::size_t kNonceBytesMax = 1024;
 inline constexpr std::size_t kEpochBytesMax = 128;
 inline constexpr std::size_t kMessageBytesMax = 4096;
+inline constexpr std::size_t kErrorNameBytesMax = 64;
 inline constexpr std::size_t kSourceBytesMax = 4096;  ///< PATH_MAX
 inline constexpr std::size_t kObjectKeyBytesMax = 4096;
 

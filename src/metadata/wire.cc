@@ -184,6 +184,7 @@ bool read(Reader in, Operation& out) {
   in.number(17, out.ended_epoch_ordinal);
   in.number(18, out.ended_mono_ms);
   in.text(19, out.ended_by);
+  in.text(20, out.failed_with);
   return in.whole();
 }
 

@@ -54,6 +54,7 @@ class Random {
     out.ended_epoch_ordinal = number();
     out.ended_mono_ms = static_cast<std::int64_t>(number());
     out.ended_by = text();
+    out.failed_with = text();
     return out;
   }
   RevisionRecord record() {

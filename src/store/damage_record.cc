@@ -157,16 +157,17 @@ Result<metadata::RevisionRecord> record_findings(Context& context, metadata::Rev
     command.identity = record.identity;
     command.observed_generation = record.metadata_generation;
     metadata::Observation& seen = command.seen;
+    ObjectFindings judged = now;
+    // No repair could be begun beside a move, and an eviction must hear of the damage: whoever ends it looks again.
+    const bool moving = record.operation && metadata::moves_replicas(record.operation->kind);
+    // Before the lock, as replicas are read for it; what goes meanwhile goes with a change of the record.
+    const std::string instance = moving ? std::string() : mounted_instance(context);
+    SY_ASSIGN_OR_RETURN(Spared to_repair, spare_what_is_hot(context, record, instance, judged));
     // The good blocks of what is bad in both tiers count.
     auto lock = see_hot(context, record, seen, [&](const tiers::ObjectName& name) {
       return now.bad_in_memory.contains(name.index) &&
              std::ranges::count(now.damaged, formats::payload_key(record.identity, name.index)) == 0;
     });
-    ObjectFindings judged = now;
-    // No repair could be begun beside a move, and an eviction must hear of the damage: whoever ends it looks again.
-    const bool moving = record.operation && metadata::moves_replicas(record.operation->kind);
-    const std::string instance = moving ? std::string() : seen.hot_instance;
-    SY_ASSIGN_OR_RETURN(Spared to_repair, spare_what_is_hot(context, record, instance, judged));
     for (const auto& [object, bytes] : judged.bad_in_memory) {
       ++to_repair.objects;
       to_repair.bytes += bytes;

@@ -43,6 +43,7 @@ struct ObjectFindings {
   bool complete = false;       ///< everything was read: what is not among the damaged is whole
   bool none_is_there = false;  ///< complete, and nothing of the revision is left
   BadInMemory bad_in_memory{};
+  bool is_last_look = false;  ///< at the end of a move, beside which no repair could be begun: what is recorded is news
 };
 /// Damaged is what no tier can serve: of an object that is bad in the cold tier and whole in memory a repair is begun
 /// instead (hot_repair.h), and carried out by the next reconcile. What is bad in memory gets one too, and is hot no

@@ -13,6 +13,7 @@
 #include "catalog/catalog.h"
 #include "formats/ref.h"
 #include "metadata/memory_instance.h"
+#include "metadata/rules.h"
 #include "store/context.h"
 #include "store/group_observer.h"
 #include "store/manifest_file.h"
@@ -118,7 +119,8 @@ class Contents {
   void look(const std::vector<MemoryRecord>& recorded, std::vector<Check>& checks) {
     const auto usage = tier_.usage([this](const tiers::ObjectStat& object) {
       Group& group = groups_[object.name.in.group];
-      group.by_attempt[object.name.in.attempt].insert(object.name.index);
+      Objects& objects = group.by_attempt[object.name.in.attempt];
+      if (objects.numbers.insert(object.name.index).second) objects.bytes += object.bytes;
       group.bytes += object.bytes;
     });
     if (!usage.ok()) {
@@ -131,8 +133,13 @@ class Contents {
   }
 
  private:
+  /// Different objects.
+  struct Objects {
+    std::set<std::uint32_t> numbers;
+    std::uint64_t bytes = 0;
+  };
   struct Group {
-    std::map<std::uint32_t, std::set<std::uint32_t>> by_attempt;  ///< object numbers
+    std::map<std::uint32_t, Objects> by_attempt;
     std::uint64_t bytes = 0;
   };
 
@@ -165,8 +172,7 @@ class Contents {
         bytes += there.bytes;
         continue;
       }
-      const auto view = metadata::view_of_instance(metadata::instance_of(**record), {instance_, boot_id_});
-      if (view != InstanceView::kElsewhere) continue;
+      if (!is_stray(**record, there)) continue;
       stray.push_back(formats::format_ref((*record)->identity));
       stray_bytes += there.bytes;
     }
@@ -183,6 +189,17 @@ class Contents {
                            "nobody reads it here: `steelyard evict REF` frees it"));
   }
 
+  bool is_stray(const metadata::RevisionRecord& record, const Group& there) const {
+    const auto committed = there.by_attempt.find(attempt_of(record).attempt);
+    if (committed == there.by_attempt.end()) return false;
+    metadata::Observation seen;
+    seen.boot_id = boot_id_;
+    seen.hot_instance = instance_;
+    seen.hot_members = committed->second.numbers.size();
+    seen.hot_bytes = committed->second.bytes;
+    return metadata::is_stray(record, seen);
+  }
+
   void find_missing(const std::vector<MemoryRecord>& recorded, std::vector<Check>& checks) {
     std::vector<std::string> lacking;
     for (const MemoryRecord& record : recorded) {
@@ -191,7 +208,7 @@ class Contents {
       // It was moved meanwhile, or is: its operation tells.
       if (!now.ok() || now->metadata_generation != record.metadata_generation || now->operation) continue;
       const tiers::AttemptName committed = attempt_of(*now);
-      const std::uint64_t there = groups_[committed.group].by_attempt[committed.attempt].size();
+      const std::uint64_t there = groups_[committed.group].by_attempt[committed.attempt].numbers.size();
       if (there >= record.members) continue;
       lacking.push_back(
           fmt::format("{} ({} of {})", formats::format_ref(record.identity), there, counted(record.members, "object")));

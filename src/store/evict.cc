@@ -176,6 +176,7 @@ class Eviction final : public ResidencyRun {
       if (refused.ok()) break;
       if (refused.code() != Code::kBusy) return refused;
       if (!request_.wait_for_others) return paused(refused);
+      if (!std::exchange(said_that_it_is_paused_, true)) observer_.warning("waiting: " + refused.message());
       // The text stands in the log, so it is one that does not change with the time.
       keeper.set_message("paused: somebody reads it (steelyard lease list " + ref() + "), or counts what is in memory");
       SY_POINT(context_.runtime, "evict.paused");
@@ -212,6 +213,8 @@ class Eviction final : public ResidencyRun {
   /// lies there is not more than before: who counted it before the lock publishes nothing of it, and who counts it
   /// after the lock sees what is left.
   Status check_still_stray() {
+    // A log whose store was moved away, or replaced, is read on as if nothing had happened.
+    SY_RETURN_IF_ERROR(context_.catalog.check_place());
     SY_ASSIGN_OR_RETURN(const auto now, context_.catalog.get_weight_revision(record_.identity));
     SY_ASSIGN_OR_RETURN(const HotReplicas there, find_hot(context_, now, manifest_));
     const bool as_it_was = now.metadata_generation == record_.metadata_generation && there.tier == tier_;
@@ -270,17 +273,19 @@ class Eviction final : public ResidencyRun {
   Status remove_replicas(const Batch& batch, bool last) {
     const std::string group = attempt_of(record_).group;
     SY_ASSIGN_OR_RETURN(const auto listing, tier_->list_group(group));
-    for (const tiers::AttemptName& made : listing.by_operation) {
-      for (const std::uint32_t object : batch.objects) {
-        // The record counts none of them by now, so it stays true wherever this ends.
-        SY_RETURN_IF_ERROR(stop_.status(noun()));
+    for (const std::uint32_t object : batch.objects) {
+      // The record counts none of them by now, so it stays true wherever this ends.
+      SY_RETURN_IF_ERROR(stop_.status(noun()));
+      for (const tiers::AttemptName& made : listing.by_operation) {
         SY_RETURN_IF_ERROR(tier_->remove({made, tiers::ObjectKind::kPayload, object}));
       }
-      // Nothing is left but what never got its name.
-      if (last && !plan_) SY_RETURN_IF_ERROR(tier_->remove_attempt(made));
+      ++result_.moved_objects;
+      ++result_.removed_objects;
     }
-    result_.moved_objects += batch.objects.size();
-    result_.removed_objects += batch.objects.size();
+    if (last && !plan_) {
+      // Nothing is left but what never got its name.
+      for (const tiers::AttemptName& made : listing.by_operation) SY_RETURN_IF_ERROR(tier_->remove_attempt(made));
+    }
     return last ? tier_->remove_empty_group(group) : Status();
   }
 
@@ -289,6 +294,7 @@ class Eviction final : public ResidencyRun {
   }
   const char* noun() const override { return "the eviction"; }
 
+  bool said_that_it_is_paused_ = false;
   std::vector<std::optional<std::uint64_t>> storages_;  ///< of the cold objects, by number
 };
 

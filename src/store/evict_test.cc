@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "store/delete.h"
+#include "store/manifest_file.h"
 #include "store/runner_keeper.h"
 #include "store/test_hot_store.h"
 
@@ -295,6 +296,49 @@ TEST_F(EvictTest, ARatioIsReachedFromBothSides) {
   done = evict();
   ASSERT_TRUE(done.ok());
   EXPECT_FALSE(done->operation) << "what is COLD needs none";
+}
+
+TEST_F(EvictTest, ASetThatSharesNothingWithWhatIsInMemoryIsBrought) {
+  // As nothing of it was there, the eviction ends COLD in between.
+  request_.ratio_millionths = 250'000;
+  ASSERT_TRUE(evict().ok());
+  const auto manifest = load_manifest(*parts_.cold, record()).value();
+  const HotReplicas there = find_hot(*context_, record(), manifest).value();
+  ASSERT_EQ(there.members, 1U);
+  std::uint32_t kept = 0;
+  while (!there.has(kept)) ++kept;
+  const std::uint32_t other = kept == 0 ? 1 : 0;
+  ASSERT_TRUE(there.tier->remove(there.name_of(kept)).ok());
+  tiers::ObjectName name = there.name_of(kept);
+  name.index = other;
+  const std::string bytes = data_.substr(other * kMiB, kMiB);
+  const auto put =
+      there.tier->start_put(name, std::as_bytes(std::span(bytes.data(), bytes.size())), manifest.objects[other].sha256);
+  ASSERT_TRUE(put.ok() && (*put)->finish().ok());
+  const auto done = evict();
+  ASSERT_TRUE(done.ok()) << done.status().to_string();
+  EXPECT_EQ(done->record.residency, Residency::kMixed);
+  EXPECT_EQ(done->record.hot_millionths, 250'000U);
+  EXPECT_TRUE(find_hot(*context_, record(), manifest)->has(kept));
+}
+
+TEST_F(EvictTest, WhoIsLateForAnEndThatWasUndoneSinceIsTold) {
+  ResidencyRequest others = request_;
+  HotTier theirs(parts_.open_hot);
+  Context context{runtime_, options_, *parts_.cold, *catalog_, *observer_, options_.io_memory, false, {}, &theirs};
+  runtime_.on("residency.after_objects", [&] {
+    runtime_.on("residency.after_objects", {});
+    metadata::ReportOperation gone;
+    gone.identity = identity_;
+    const auto running = catalog_->query_operation(record().operation->operation_id).value();
+    gone.token = {running.operation.operation_id, running.runner->token, running.runner->run_attempt};
+    gone.give_back = true;
+    ASSERT_TRUE(catalog_->report_operation(gone).ok());
+    ASSERT_TRUE(run_evict(context, others, silent_, cancel_).ok());
+    ASSERT_TRUE(run_rehydrate(context, others, silent_, cancel_).ok());
+  });
+  EXPECT_EQ(evict().code(), Code::kStaleGeneration);
+  EXPECT_EQ(record().residency, Residency::kHot);
 }
 
 TEST_F(EvictTest, WhileItIsPausedOthersCount) {

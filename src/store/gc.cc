@@ -89,6 +89,8 @@ class Collection {
     SY_ASSIGN_OR_RETURN(const tiers::GroupListing listing, context_.cold.list_group(group));
     Verdict verdict;
     verdict.deleting = listing.deleting;
+    // A log whose store was moved away, or replaced, is read on as if nothing had happened.
+    SY_RETURN_IF_ERROR(context_.catalog.check_place());
     SY_ASSIGN_OR_RETURN(verdict.record, context_.catalog.find_by_group(group));
     const auto availability = verdict.record ? verdict.record->availability : Availability::kDeleted;
     if (availability == Availability::kDeleted && !listing.deleting) {

@@ -40,8 +40,16 @@ class MemoryCollection {
 
  private:
   Status look_at(const std::string& group) {
+    SY_ASSIGN_OR_RETURN(const bool gone, is_gone(group));
+    return gone ? free_gone(group) : Status();
+  }
+
+  /// No record has it, or a tombstone. UNAVAILABLE where the store was moved away, or replaced: then its log is read on
+  /// as if nothing had happened.
+  Result<bool> is_gone(const std::string& group) {
+    SY_RETURN_IF_ERROR(context_.catalog.check_place());
     SY_ASSIGN_OR_RETURN(const auto record, context_.catalog.find_by_group(group));
-    return !record || record->availability == Availability::kDeleted ? free_gone(group) : Status();
+    return !record || record->availability == Availability::kDeleted;
   }
 
   Status free_gone(const std::string& group) {
@@ -54,8 +62,8 @@ class MemoryCollection {
       held.push_back(std::move(one).value());
     }
     SY_POINT(context_.runtime, "gc.after_hold_hot");
-    SY_ASSIGN_OR_RETURN(const auto record, context_.catalog.find_by_group(group));
-    if (record && record->availability != Availability::kDeleted) return {};
+    SY_ASSIGN_OR_RETURN(const bool gone, is_gone(group));
+    if (!gone) return {};
     std::set<std::uint64_t> seen;
     for (const auto& made : held) {
       SY_ASSIGN_OR_RETURN(const auto objects, tier_.list_attempt(made->name()));

@@ -117,7 +117,7 @@ Result<Spared> spare_what_is_hot(Context& context, const metadata::RevisionRecor
                           check_replica(*hot.tier, hot.name_of(*object).in, *manifest, *object, buffers));
       whole = !bad;
       // Bad in both: together they may have every block. Whoever finds it again has seen a repair try.
-      const bool is_news = std::ranges::count(record.damage.objects, key) == 0;
+      const bool is_news = findings.is_last_look || std::ranges::count(record.damage.objects, key) == 0;
       if (bad && is_bad(*bad) && is_news) {
         findings.bad_in_memory.emplace(*object, manifest->objects[*object].bytes);
       }

@@ -213,19 +213,18 @@ std::string mounted_instance(Context& context) {
   return {};
 }
 
-metadata::InstanceView view_from_here(Context& context, const metadata::InstanceName& named) {
-  return metadata::view_of_instance(named, {mounted_instance(context), context.runtime.epoch()});
+Result<metadata::InstanceView> view_from_here(Context& context, const metadata::InstanceName& named) {
+  SY_ASSIGN_OR_RETURN(const std::string mounted, look_for_instance(context));
+  return metadata::view_of_instance(named, {mounted, context.runtime.epoch()});
 }
 
 bool is_stray(Context& context, const metadata::RevisionRecord& record, const HotReplicas& there) {
-  if (record.availability != metadata::Availability::kReady || record.operation || there.members == 0) return false;
   metadata::Observation seen;
   seen.boot_id = context.runtime.epoch();
   seen.hot_instance = there.instance;
   seen.hot_members = there.members;
   seen.hot_bytes = there.bytes;
-  const auto view = metadata::view_of_instance(metadata::instance_of(record), {seen.hot_instance, seen.boot_id});
-  return view == metadata::InstanceView::kElsewhere && !metadata::shows_more(record, seen);
+  return metadata::is_stray(record, seen);
 }
 
 Status remove_hot(Context& context, const std::string& group) {

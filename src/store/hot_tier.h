@@ -87,7 +87,7 @@ HotReplicas find_hot_to_read(Context& context, const metadata::RevisionRecord& r
 
 /// Fills in what an observer of the revision knows about memory. A replica that is `bad` does not count. Gives the lock
 /// under which it was counted: whoever holds it until the record says so knows that nothing went in between. Null where
-/// nothing lies here, or nothing is known.
+/// no memory is mounted, or no replica in it could be read; after an error it may be held, and says nothing.
 std::unique_ptr<tiers::GroupLock> see_hot(Context& context, const metadata::RevisionRecord& record,
                                           metadata::Observation& seen, const Leaving& bad = {});
 /// The same for who holds the lock and is about to remove what is `leaving`, as if that had happened.
@@ -103,12 +103,10 @@ Result<std::string> look_for_instance(Context& context);
 /// The same; empty also where it is not known.
 std::string mounted_instance(Context& context);
 
-/// What is known here of a memory instance that a record or an operation names.
-metadata::InstanceView view_from_here(Context& context, const metadata::InstanceName& named);
+/// What is known here of a memory instance that a record or an operation names. An error: why what is mounted is not.
+Result<metadata::InstanceView> view_from_here(Context& context, const metadata::InstanceName& named);
 
-/// Whether what was found of a READY revision lies in another memory than the one that its record names, and is not
-/// more, so that no look counts it either: nobody reads it. While an operation runs it is not stray, as a rehydration
-/// adopts what lies in its memory, and a repair takes from it what the cold tier lacks.
+/// As metadata::is_stray, of what was found.
 bool is_stray(Context& context, const metadata::RevisionRecord& record, const HotReplicas& there);
 
 /// Removes what of the group lies in memory here, whoever brought it.

@@ -49,29 +49,35 @@ Status OperationRun::run() {
     const bool moved = (done.code() == Code::kStaleGeneration || moved_) && !asked_.expected_generation;
     if (!busy && !moved) return done;
     SY_RETURN_IF_ERROR(stop_.status(noun()));
-    const RevisionRecord before = record_;
-    const bool was_own = is_own();
+    const bool was_running = record_.operation.has_value();
+    const std::optional<metadata::Operation> awaited = is_own() ? record_.operation : std::nullopt;
     SY_ASSIGN_OR_RETURN(record_, resolve(context_.catalog, same, Purpose::kReadDegraded));
     if (!busy) {
       if (tries++ == kTriesMax) return done;
       continue;
     }
-    if (was_own) SY_RETURN_IF_ERROR(check_not_failed(before));
-    const bool somebody_works = is_own() || (before.operation && !record_.operation);
+    if (awaited && is_answered_by(*awaited)) return answer_of(*awaited);
+    const bool somebody_works = is_own() || (was_running && !record_.operation);
     if (!somebody_works) return done;
     if (!std::exchange(said_that_it_waits_, true)) observer_.warning("waiting: " + done.message());
-    SY_RETURN_IF_ERROR(wait_for_runner());
+    if (awaited) {
+      SY_RETURN_IF_ERROR(wait_for(awaited->operation_id));
+    } else {
+      context_.runtime.sleep_ms(kPauseMs);
+    }
     SY_ASSIGN_OR_RETURN(record_, resolve(context_.catalog, same, Purpose::kReadDegraded));
-    if (was_own) SY_RETURN_IF_ERROR(check_not_failed(before));
+    if (awaited && is_answered_by(*awaited)) return answer_of(*awaited);
   }
 }
 
-/// Until no live process carries the operation out. The log wakes it; a runner that dies says nothing, so it is looked
-/// for now and then.
-Status OperationRun::wait_for_runner() {
+/// Until no live process carries it out. The log wakes it; a runner that dies says nothing, so it is looked for now and
+/// then.
+Status OperationRun::wait_for(const std::string& operation_id) {
   for (bool is_first = true;; is_first = false) {
     SY_RETURN_IF_ERROR(stop_.status(noun()));
     SY_ASSIGN_OR_RETURN(const std::uint64_t now, context_.catalog.sequence());
+    SY_ASSIGN_OR_RETURN(const RevisionRecord record, context_.catalog.get_weight_revision(record_.identity));
+    if (!record.operation || record.operation->operation_id != operation_id) return {};
     SY_ASSIGN_OR_RETURN(const bool runs, context_.catalog.is_being_run(record_.identity));
     if (!runs) {
       // Something else was in the way, and nothing tells when it is not.
@@ -87,16 +93,23 @@ Status OperationRun::wait_for_runner() {
   }
 }
 
-/// What met damage meets it again, and has read everything before.
-Status OperationRun::check_not_failed(const RevisionRecord& before) const {
-  const std::string& operation_id = before.operation->operation_id;
-  const metadata::Operation* awaited = metadata::find_operation(record_, operation_id);
-  if (awaited == nullptr || awaited->state != OperationState::kFailed) return {};
-  const bool is_repaired = record_.operation && record_.operation->kind == metadata::OperationKind::kRepairing;
-  if (record_.damage.count <= before.damage.count && !is_repaired) return {};
-  return {Code::kCorrupt,
-          fmt::format("{} that was waited for has failed (operation {}): {}", noun(), operation_id, awaited->message),
-          fmt::format("repair it: steelyard repair {}", ref())};
+/// Whether its end tells what this run would come to: it met damage, which this one would meet after reading everything
+/// again; or it is done, and something else runs by now.
+bool OperationRun::is_answered_by(const metadata::Operation& awaited) const {
+  const metadata::Operation* ended = metadata::find_operation(record_, awaited.operation_id);
+  if (ended == nullptr || ended->hot_instance != instance_) return false;
+  if (ended->state == OperationState::kFailed) return ended->failed_with == code_name(Code::kCorrupt);
+  return ended->state == OperationState::kDone && record_.operation;
+}
+
+Status OperationRun::answer_of(const metadata::Operation& awaited) {
+  const metadata::Operation& ended = *metadata::find_operation(record_, awaited.operation_id);
+  operation_ = ended;
+  if (ended.state == OperationState::kDone) return {};
+  return {
+      Code::kCorrupt,
+      fmt::format("{} that was waited for has failed (operation {}): {}", noun(), ended.operation_id, ended.message),
+      fmt::format("repair it: steelyard repair {}", ref())};
 }
 
 Status OperationRun::run_on_record() {
@@ -258,8 +271,7 @@ Status OperationRun::carry_out() {
     if (!ended.ok()) {
       // Its answer may have been lost, and a renewal have met the end.
       auto found = context_.catalog.query_operation(token_.operation_id);
-      const bool done = found.ok() && found->operation.state == OperationState::kDone;
-      if (done) ended = std::move(found->record);
+      if (found.ok() && is_as_done(found->operation, found->record)) ended = std::move(found->record);
     }
     if (ended.ok()) {
       after_end();
@@ -278,6 +290,13 @@ Status OperationRun::carry_out() {
   return stopped(runner, std::move(status));
 }
 
+/// It is DONE by this run, or by another one and nothing was begun since.
+bool OperationRun::is_as_done(const metadata::Operation& ended, const RevisionRecord& record) const {
+  if (ended.state != OperationState::kDone) return false;
+  if (ended.ended_by.empty() || ended.ended_by == token_.token) return true;
+  return !record.operation && record.finished_operations.back().operation_id == ended.operation_id;
+}
+
 /// The operation runs on without this runner, or was ended by others.
 Status OperationRun::stopped(RunnerKeeper& runner, Status why) {
   runner.set_message(text_kept_of(why));
@@ -285,7 +304,7 @@ Status OperationRun::stopped(RunnerKeeper& runner, Status why) {
   if (found.ok() && found->operation.state == OperationState::kCancelled) {
     // What it moved stays, and is to be known.
     if (metadata::moves_replicas(asked_.kind)) {
-      const ObjectFindings in_doubt{.damaged = found->record.damage.objects, .whole = {}};
+      const ObjectFindings in_doubt{.damaged = found->record.damage.objects, .whole = {}, .is_last_look = true};
       record_findings(context_, found->record, in_doubt, stop_).status().ignore("a reconcile finds it");
     }
     return {Code::kConflict,
@@ -303,7 +322,8 @@ Status OperationRun::stopped(RunnerKeeper& runner, Status why) {
     const Status renewed = context_.catalog.report_operation(sign).status();
     if (is_lost(renewed)) why = renewed;
   }
-  const bool is_over = found.ok() && found->operation.state != OperationState::kRunning;
+  const bool is_over =
+      found.ok() && found->operation.state != OperationState::kRunning && found->operation.ended_by != token_.token;
   const std::string next =
       is_over ? fmt::format("another process has ended the operation; `{}` starts another", same_command())
               : fmt::format("the operation goes on with `{}`", same_command());

@@ -65,9 +65,7 @@ class OperationRun {
   virtual void clear_up() {}
   /// Of the end of what is DONE.
   virtual std::string done_message() const = 0;
-  virtual Result<metadata::RevisionRecord> end_as_done(RunnerKeeper& keeper) {
-    return keeper.end(metadata::OperationState::kDone, done_message());
-  }
+  virtual Result<metadata::RevisionRecord> end_as_done(RunnerKeeper& keeper) { return keeper.end(done_message()); }
   virtual const char* noun() const = 0;  ///< "the repair"
   /// What the verb needs beside command_of() to go on with the operation, with a space before it.
   virtual std::string arguments() const { return {}; }
@@ -100,8 +98,9 @@ class OperationRun {
 
  private:
   Status run_on_record();
-  Status wait_for_runner();
-  Status check_not_failed(const metadata::RevisionRecord& before) const;
+  Status wait_for(const std::string& operation_id);
+  bool is_answered_by(const metadata::Operation& awaited) const;
+  Status answer_of(const metadata::Operation& awaited);
   const metadata::Operation* done_before() const;
   Status check_expected() const;
   Status start();
@@ -112,6 +111,7 @@ class OperationRun {
   Status remember(const metadata::RevisionRecord& record);
   RunnerKeeper keeper(Amount done);
   Status carry_out();
+  bool is_as_done(const metadata::Operation& ended, const metadata::RevisionRecord& record) const;
   Status stopped(RunnerKeeper& keeper, Status why);
 
   bool said_that_it_waits_ = false;

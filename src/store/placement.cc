@@ -42,7 +42,12 @@ Status plan_promotion(Context& context, tiers::Tier& tier, PlacedRevision& place
   return {};
 }
 
-using HotByGroup = std::map<std::string, std::vector<metadata::HotReplica>>;
+struct InMemory {
+  std::uint32_t attempt = 0;
+  std::uint32_t object = 0;
+  metadata::HotReplica replica;
+};
+using HotByGroup = std::map<std::string, std::vector<InMemory>>;
 
 /// Another limit than hot.capacity may leave less; and what is claimed is as good as used.
 Status look_into_memory(Context& context, std::shared_ptr<tiers::Tier> tier, Placement& found, HotByGroup& by_group) {
@@ -51,7 +56,8 @@ Status look_into_memory(Context& context, std::shared_ptr<tiers::Tier> tier, Pla
   memory.high_watermark_millionths = context.options.hot_high_watermark_millionths;
   memory.low_watermark_millionths = context.options.hot_low_watermark_millionths;
   SY_ASSIGN_OR_RETURN(const tiers::TierUsage usage, tier->usage([&](const tiers::ObjectStat& object) {
-    by_group[object.name.in.group].push_back({object.storage, object.bytes});
+    const tiers::ObjectName& name = object.name;
+    by_group[name.in.group].push_back({name.in.attempt, name.index, {object.storage, object.bytes}});
   }));
   SY_ASSIGN_OR_RETURN(memory.instance, tier->instance());
   memory.used_bytes = usage.bytes + usage.claimed_bytes;
@@ -98,11 +104,22 @@ PlacedRevision placed_of(const catalog::Catalog::RevisionUse& use) {
   return placed;
 }
 
-void place(const catalog::Catalog::RevisionUse& use, HotByGroup& by_group, Placement& found) {
+void count_hot(const std::vector<InMemory>& there, std::uint32_t committed, PlacedRevision& placed) {
+  std::set<std::uint32_t> counted;
+  for (const InMemory& one : there) {
+    placed.hot.push_back(one.replica);
+    if (one.attempt != committed || !counted.insert(one.object).second) continue;
+    ++placed.hot_members;
+    placed.hot_bytes += one.replica.bytes;
+  }
+}
+
+void place(const catalog::Catalog::RevisionUse& use, const HotByGroup& by_group, Placement& found) {
   if (!is_published(use.record.availability)) return;
   PlacedRevision placed = placed_of(use);
-  const auto hot = by_group.find(attempt_of(use.record).group);
-  if (hot != by_group.end()) placed.hot = std::move(hot->second);
+  const tiers::AttemptName committed = attempt_of(use.record);
+  const auto there = by_group.find(committed.group);
+  if (there != by_group.end()) count_hot(there->second, committed.attempt, placed);
   found.revisions.push_back(std::move(placed));
 }
 

@@ -38,6 +38,14 @@ Status no_room(const Move& move, const Placement& placement, bool pinned) {
   return {Code::kNoSpace, std::move(message), room.hint.empty() ? next : fmt::format("{}; or {}", next, room.hint)};
 }
 
+Status cools(const Move& move, std::int64_t cooldown_ms) {
+  const std::string ref = formats::format_ref(move.identity);
+  return {Code::kBusy,
+          fmt::format("{} is read now, would be {}, and was moved less than {} ago (policy.cooldown)", ref,
+                      name_of(move.target), format_duration(cooldown_ms)),
+          fmt::format("`steelyard rehydrate {}` brings it at once", ref)};
+}
+
 /// The moves of those that are asked, and the evictions before them that make room for them.
 void keep_asked(const std::set<metadata::Identity>& asked, std::vector<Move>& moves) {
   const auto is_asked = [&](const Move& move) { return asked.contains(move.identity); };
@@ -98,6 +106,9 @@ Status follow_policies(Context& context, const Asked& asked, Observer& observer,
     };
     tell(plan.without_room, hooks.on_wait, true);
     tell(plan.stay_cold, hooks.on_stay, false);
+    for (const Move& move : plan.cooling) {
+      if (hooks.on_stay) hooks.on_stay(move, cools(move, context.options.policy_cooldown_ms));
+    }
     if (hooks.on_again && plan.again_at_mono_ms) hooks.on_again(*plan.again_at_mono_ms);
     return {};
   }

@@ -19,7 +19,7 @@ struct PolicyHooks {
   OnMove on_move;
   OnMove on_wait =
       {};  ///< of pins that memory has no room for, or of which none can be used here; else that is an error
-  OnMove on_stay = {};  ///< of AUTO ones that somebody reads now, and that memory has no room for
+  OnMove on_stay = {};  ///< of AUTO ones that somebody reads now: memory has no room for them, or they cool down
   std::function<Status(const metadata::Move& move)> may_try = {};  ///< an error is why a move is not tried again yet
   std::function<void(std::int64_t at_mono_ms)> on_again = {};      ///< a cool-down ends then, which may change the plan
 };

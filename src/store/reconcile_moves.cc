@@ -21,7 +21,16 @@ Status go_on_with_move(Context& context, const RevisionRecord& record, Observer&
   if (!record.operation || !moves_replicas(record.operation->kind) || context.hot == nullptr) return {};
   const metadata::Operation& operation = *record.operation;
   const std::string ref = formats::format_ref(record.identity);
-  if (view_from_here(context, metadata::instance_of(operation)) == InstanceView::kElsewhere) {
+  const auto view = view_from_here(context, metadata::instance_of(operation));
+  if (!view.ok()) {
+    report.waiting.push_back(
+        {ref, Status(view.code(),
+                     fmt::format("{} has the {} operation {}, and what memory is mounted here cannot be read: {}", ref,
+                                 metadata::name_of(operation.kind), operation.operation_id, view.status().message()),
+                     view.status().hint())});
+    return {};
+  }
+  if (*view == InstanceView::kElsewhere) {
     report.waiting.push_back(
         {ref, Status(Code::kBusy,
                      fmt::format("{} has the {} operation {} in memory instance {}, which is not mounted here", ref,
@@ -49,7 +58,9 @@ Status go_on_with_move(Context& context, const RevisionRecord& record, Observer&
 
 void tell_where_memory_is(Context& context, const RevisionRecord& record, ReconcileReport& report) {
   if (record.operation || record.hot_members == 0) return;
-  if (view_from_here(context, metadata::instance_of(record)) != InstanceView::kElsewhere) return;
+  // Where what is mounted cannot be read, it may be this very memory.
+  const auto view = view_from_here(context, metadata::instance_of(record));
+  if (!view.ok() || *view != InstanceView::kElsewhere) return;
   const std::string ref = formats::format_ref(record.identity);
   report.waiting.push_back(
       {ref, Status(Code::kUnavailable,

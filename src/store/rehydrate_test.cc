@@ -3,6 +3,9 @@
 
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <memory>
+#include <thread>
 
 #include "oplog/fault_injecting.h"
 #include "store/damage_record.h"
@@ -290,20 +293,9 @@ TEST_F(RehydrateTest, ColdDamageThatIsFoundMeanwhileIsRepairedWhenItEnds) {
   EXPECT_TRUE(cat() == data_);
 }
 
-TEST_F(RehydrateTest, WhoWaitedForOneThatMetDamageReadsNothingAgain) {
-  damage_cold(3);
-  request_.wait = false;
-  ASSERT_TRUE(rehydrate().ok());
-  const std::string id = record().operation->operation_id;
-  metadata::TakeOperation take;
-  take.identity = identity_;
-  take.operation_id = id;
-  take.runner = runner_grant(runtime_, 600'000);
-  take.hot_instance = record().operation->hot_instance;
-  take.hot_boot_id = runtime_.epoch();
-  ASSERT_TRUE(catalog_->take_operation(take).ok());
-  request_.wait = true;
-  // The other runner meets the damage while this one waits.
+/// Another process runs the rehydration; what happens while this one waits for it.
+class WaitingTest : public RehydrateTest {
+ protected:
   class Ending final : public Observer {
    public:
     explicit Ending(std::function<void()> end) : end_(std::move(end)) {}
@@ -313,21 +305,73 @@ TEST_F(RehydrateTest, WhoWaitedForOneThatMetDamageReadsNothingAgain) {
    private:
     std::function<void()> end_;
   };
-  Ending ending([&] {
-    ASSERT_TRUE(run_verify(*context_, request_.target, silent_, cancel_).ok());
-    metadata::EndOperation end;
-    end.identity = identity_;
-    end.token = {id, take.runner.token, 1};
-    end.state = metadata::OperationState::kFailed;
-    end.message = "the cold object 3 is bad";
-    const auto ended = catalog_->end_operation(end);
+
+  void SetUp() override {
+    RehydrateTest::SetUp();
+    if (IsSkipped()) return;
+    request_.wait = false;
+    ASSERT_TRUE(rehydrate().ok());
+    request_.wait = true;
+    metadata::TakeOperation take;
+    take.identity = identity_;
+    take.operation_id = record().operation->operation_id;
+    take.runner = runner_grant(runtime_, 600'000);
+    take.hot_instance = record().operation->hot_instance;
+    take.hot_boot_id = runtime_.epoch();
+    ASSERT_TRUE(catalog_->take_operation(take).ok());
+    end_.identity = identity_;
+    end_.token = {take.operation_id, take.runner.token, 1};
+    end_.state = metadata::OperationState::kFailed;
+  }
+  void end_as_failed(Code code) {
+    end_.failed_with = code_name(code);
+    end_.message = "the other one's words";
+    const auto ended = catalog_->end_operation(end_);
     ASSERT_TRUE(ended.ok()) << ended.status().to_string();
-  });
-  const auto waited = run_rehydrate(*context_, request_, ending, cancel_);
+  }
+  Result<ResidencyResult> wait(std::function<void()> meanwhile) {
+    Ending ending(std::move(meanwhile));
+    return run_rehydrate(*context_, request_, ending, cancel_);
+  }
+  metadata::EndOperation end_;
+};
+
+TEST_F(WaitingTest, WhoWaitedForOneThatMetDamageReadsNothingAgain) {
+  const auto waited = wait([&] { end_as_failed(Code::kCorrupt); });
   EXPECT_EQ(waited.code(), Code::kCorrupt) << waited.status().to_string();
-  EXPECT_NE(waited.status().message().find("the cold object 3 is bad"), std::string::npos);
+  EXPECT_NE(waited.status().message().find("the other one's words"), std::string::npos);
   EXPECT_NE(waited.status().hint().find("steelyard repair m@main#1"), std::string::npos) << waited.status().hint();
   EXPECT_EQ(record().finished_operations.size(), 1U) << "it started none of its own";
+}
+
+TEST_F(WaitingTest, WhatElseFailedItTriesItself) {
+  const auto waited = wait([&] { end_as_failed(Code::kNoSpace); });
+  ASSERT_TRUE(waited.ok()) << waited.status().to_string();
+  EXPECT_EQ(waited->record.residency, Residency::kHot);
+}
+
+TEST_F(WaitingTest, TheLogWakesIt) {
+  const auto runner = std::make_unique<std::thread>();
+  const auto waited = wait([&] { *runner = std::thread([&] { end_as_failed(Code::kCorrupt); }); });
+  runner->join();
+  EXPECT_EQ(waited.code(), Code::kCorrupt) << waited.status().to_string();
+}
+
+TEST_F(WaitingTest, WhatRunsAfterItsEndIsNotWaitedFor) {
+  const auto waited = wait([&] {
+    end_as_failed(Code::kNoSpace);
+    metadata::StartOperation other;
+    other.identity = identity_;
+    other.expected_metadata_generation = record().metadata_generation;
+    other.operation_id = runtime_.random_hex(16);
+    other.kind = metadata::OperationKind::kRepairing;
+    other.target = Residency::kCold;
+    other.total_members = 1;
+    other.total_bytes = 1;
+    other.runner = runner_grant(runtime_, 600'000);
+    ASSERT_TRUE(catalog_->start_operation(other).ok());
+  });
+  EXPECT_EQ(waited.code(), Code::kBusy) << waited.status().to_string();
 }
 
 TEST_F(RehydrateTest, MembersThatWentAreSeen) {

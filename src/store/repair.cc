@@ -148,7 +148,7 @@ class Repair final : public OperationRun {
     const std::string message = gives_up_ ? fmt::format("{} of {} restored; nobody has the rest", restored_.members,
                                                         counted(members(), "object"))
                                           : text_kept_of(why);
-    return keeper.end(metadata::OperationState::kFailed, message).status();
+    return keeper.fail(why, message).status();
   }
 
   std::string done_message() const override { return counted(members(), "object") + " restored"; }

@@ -152,7 +152,7 @@ void ResidencyRun::look_again_at_damage() {
     now = context_.catalog.get_weight_revision(record_.identity);
   }
   if (!now.ok() || now->damage.objects.empty()) return;
-  const ObjectFindings findings{.damaged = now->damage.objects, .whole = {}};
+  const ObjectFindings findings{.damaged = now->damage.objects, .whole = {}, .is_last_look = true};
   auto recorded = record_findings(context_, *now, findings, stop_);
   if (recorded.ok()) {
     record_ = std::move(recorded).value();
@@ -178,7 +178,7 @@ Status ResidencyRun::fail(RunnerKeeper& keeper, const Status& why) {
     lock = see_hot(context_, record_, seen);
   }
   const bool lowers = may_remove && !seen.boot_id.empty();
-  SY_RETURN_IF_ERROR(keeper.end(OperationState::kFailed, text_kept_of(why), std::move(seen)).status());
+  SY_RETURN_IF_ERROR(keeper.fail(why, text_kept_of(why), std::move(seen)).status());
   if (lowers) clear_up();
   lock.reset();
   if (never_to_go_on_) {
@@ -194,7 +194,7 @@ Result<RevisionRecord> ResidencyRun::end_as_done(RunnerKeeper& keeper) {
   metadata::Observation seen;
   const auto lock = see_hot(context_, record_, seen);
   SY_POINT(context_.runtime, "residency.before_end");
-  return keeper.end(OperationState::kDone, done_message(), std::move(seen));
+  return keeper.end(done_message(), std::move(seen));
 }
 
 tiers::AttemptName ResidencyRun::made_here() const {

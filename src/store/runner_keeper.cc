@@ -104,9 +104,11 @@ void RunnerKeeper::renew_until_ended() {
     if (!is_due && is_runner()) continue;
     tried_ms = now_ms;
     const auto renewed = catalog_.report_operation(command);
-    // Only an answer of the rules ends the work; a log that cannot be reached now is tried again in time.
-    if (is_lost(renewed.status())) {
-      stop_.fail(renewed.status());
+    // Only an answer of the rules ends the work, or that the store is gone; a log that cannot be reached now is tried
+    // again in time.
+    const Status lost = is_lost(renewed.status()) || renewed.ok() ? renewed.status() : catalog_.check_place();
+    if (!lost.ok()) {
+      stop_.fail(lost);
       return;
     }
     if (!renewed.ok()) continue;
@@ -115,12 +117,24 @@ void RunnerKeeper::renew_until_ended() {
   }
 }
 
-Result<metadata::RevisionRecord> RunnerKeeper::end(metadata::OperationState state, std::string message,
-                                                   std::optional<metadata::Observation> seen) {
+Result<metadata::RevisionRecord> RunnerKeeper::end(std::string message, std::optional<metadata::Observation> seen) {
   metadata::EndOperation command;
+  command.state = metadata::OperationState::kDone;
+  return end_as(std::move(command), std::move(message), std::move(seen));
+}
+
+Result<metadata::RevisionRecord> RunnerKeeper::fail(const Status& why, std::string message,
+                                                    std::optional<metadata::Observation> seen) {
+  metadata::EndOperation command;
+  command.state = metadata::OperationState::kFailed;
+  command.failed_with = code_name(why.code());
+  return end_as(std::move(command), std::move(message), std::move(seen));
+}
+
+Result<metadata::RevisionRecord> RunnerKeeper::end_as(metadata::EndOperation command, std::string message,
+                                                      std::optional<metadata::Observation> seen) {
   command.identity = identity_;
   command.token = token_;
-  command.state = state;
   command.processed_members = members_.load();
   command.processed_bytes = bytes_.load();
   command.message = std::move(message);

@@ -36,11 +36,15 @@ class RunnerKeeper {
   Amount done() const { return {members_.load(), bytes_.load()}; }
   /// Shown by the operation while it runs: what it waits for, or why its last runner stopped.
   void set_message(std::string message);
-  /// Ends the operation as DONE or FAILED, with what was seen of the revision where the rules want that.
-  Result<metadata::RevisionRecord> end(metadata::OperationState state, std::string message,
-                                       std::optional<metadata::Observation> seen = std::nullopt);
+  /// Ends the operation as DONE, with what was seen of the revision where the rules want that.
+  Result<metadata::RevisionRecord> end(std::string message, std::optional<metadata::Observation> seen = std::nullopt);
+  /// Ends it as FAILED, with the code of `why`.
+  Result<metadata::RevisionRecord> fail(const Status& why, std::string message,
+                                        std::optional<metadata::Observation> seen = std::nullopt);
 
  private:
+  Result<metadata::RevisionRecord> end_as(metadata::EndOperation command, std::string message,
+                                          std::optional<metadata::Observation> seen);
   bool is_runner();
   void renew_until_ended();
   metadata::ReportOperation report() const;

@@ -319,7 +319,7 @@ class StoreImpl final : public Store {
   Result<bool> go_on_with_rehydration(const metadata::RevisionRecord& record, Observer& observer,
                                       const CancelFlag& cancel) {
     if (!record.operation || record.operation->kind != metadata::OperationKind::kRehydrating) return false;
-    const auto view = view_from_here(context_, metadata::instance_of(*record.operation));
+    SY_ASSIGN_OR_RETURN(const auto view, view_from_here(context_, metadata::instance_of(*record.operation)));
     if (view == metadata::InstanceView::kElsewhere) return false;
     ResidencyRequest request = request_of(record);
     request.wait_for_others = false;
@@ -374,6 +374,7 @@ class StoreImpl final : public Store {
     const auto found = find_hot(context_, inspection.record, *inspection.manifest);
     inspection.hot_unknown = found.status();
     if (!found.ok()) return;
+    inspection.hot_stray = is_stray(context_, inspection.record, *found);
     inspection.hot_objects = found->members;
     inspection.hot_bytes = found->bytes;
   }

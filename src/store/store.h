@@ -126,6 +126,7 @@ struct Inspection {
   std::uint64_t hot_bytes = 0;
   std::string hot_instance;    ///< of the memory that is mounted here; empty: none is
   bool hot_elsewhere = false;  ///< the record names a memory that is not mounted here
+  bool hot_stray = false;      ///< nobody reads what lies in the memory that is, and an eviction frees it
   Status hot_unknown;          ///< an error: why nothing is known of the memory that is mounted here
   bool read_only = false;
 };

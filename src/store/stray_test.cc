@@ -1,7 +1,12 @@
 // Two memories on one store: what lies in the one that the record does not name.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <utility>
+
 #include "store/damage_record.h"
+#include "store/delete.h"
+#include "store/doctor_memory.h"
 #include "store/evict.h"
 #include "store/gc.h"
 #include "store/make_room.h"
@@ -38,6 +43,7 @@ class StrayTest : public HotStoreTest {
     });
   }
   GcReport gc(bool dry_run = false) { return run_gc(*context_, dry_run, cancel_).value(); }
+  fs::path catalog_path() { return root_.path() + "/store/catalog.db"; }
   HotReplicas here() {
     const auto manifest = load_manifest(*parts_.cold, record()).value();
     return find_hot(*context_, record(), manifest).value();
@@ -51,14 +57,14 @@ class StrayTest : public HotStoreTest {
     command.process = runtime_.self();
     return catalog_->acquire_lease(command).value().lease.value();
   }
-  metadata::Identity import_second() {
-    fs::create_directories(root_.path() + "/second");
-    std::string data(2 * kMiB, 's');
-    for (std::size_t i = 0; i < data.size(); ++i) data[i] = static_cast<char>(i / 999 * 5 + 1);
-    std::ofstream(root_.path() + "/second/w.bin", std::ios::binary) << data;
+  metadata::Identity import_another(const std::string& name, std::uint64_t mib) {
+    fs::create_directories(root_.path() + "/" + name);
+    std::string data(mib * kMiB, 's');
+    for (std::size_t i = 0; i < data.size(); ++i) data[i] = static_cast<char>(i / 999 * 5 + mib);
+    std::ofstream(root_.path() + "/" + name + "/w.bin", std::ios::binary) << data;
     ImportRequest request;
-    request.source = root_.path() + "/second";
-    request.target.ref = {"second", "main", std::nullopt};
+    request.source = root_.path() + "/" + name;
+    request.target.ref = {name, "main", std::nullopt};
     request.chunk_bytes = kMiB;
     const auto source = open_source(request.source, false).value();
     return run_import(*context_, request, *source, silent_, cancel_).value().record.identity;
@@ -100,7 +106,7 @@ TEST_F(StrayTest, GcLeavesWhatARevisionHas) {
 TEST_F(StrayTest, WhoWantsTheRoomGetsIt) {
   set_policy(identity_, metadata::PolicyMode::kPinned, Residency::kHot);
   const metadata::Lease held = lease();
-  const metadata::Identity second = import_second();
+  const metadata::Identity second = import_another("second", 2);
   use(memory_, 5 * kMiB);
   request_.target.ref = {"second", "main", 1};
   const auto refused = rehydrate();
@@ -195,6 +201,102 @@ TEST_F(StrayTest, WhatShowsMoreThanTheRecordIsCountedFirst) {
   EXPECT_TRUE(evicted->operation);
   EXPECT_EQ(evicted->record.residency, Residency::kCold);
   EXPECT_EQ(hot_bytes(), 0U);
+}
+
+TEST_F(StrayTest, WhatShowsMoreAndIsPinnedMakesNoRoom) {
+  import_another("second", 2);
+  import_another("third", 5);
+  request_.target.ref = {"second", "main", 1};
+  ASSERT_TRUE(rehydrate().ok());
+  use(other_);
+  const HotReplicas there = here();
+  ASSERT_TRUE(there.tier->remove(there.name_of(0)).ok());
+  reconcile();
+  ASSERT_EQ(record().residency, Residency::kMixed);
+  set_policy(identity_, metadata::PolicyMode::kPinned, Residency::kHot);
+  use(memory_, 6 * kMiB);
+  request_.target.ref = {"third", "main", 1};
+  request_.make_room = true;
+  EXPECT_EQ(rehydrate().code(), Code::kNoSpace);
+  EXPECT_EQ(hot_bytes(), 6 * kMiB) << "nothing was evicted, as it would not have been enough";
+}
+
+TEST_F(StrayTest, NothingGoesByTheLogOfAStoreThatWasMovedAway) {
+  bool moved = false;
+  runtime_.on("evict.after_read_back", [&] {
+    if (!std::exchange(moved, true)) fs::rename(catalog_path(), root_.path() + "/moved");
+  });
+  EXPECT_EQ(evict().code(), Code::kUnavailable);
+  EXPECT_TRUE(moved);
+  EXPECT_EQ(hot_bytes(), kObjects * kMiB);
+  fs::rename(root_.path() + "/moved", catalog_path());
+  EXPECT_TRUE(evict().ok());
+  EXPECT_EQ(hot_bytes(), 0U);
+}
+
+TEST_F(StrayTest, GcTakesNothingByTheLogOfAStoreThatWasMovedAway) {
+  use(other_);
+  DeleteRequest request;
+  request.target = request_.target;
+  ASSERT_TRUE(run_delete(*context_, request, cancel_).ok());
+  use(memory_);
+  bool moved = false;
+  runtime_.on("gc.after_hold_hot", [&] {
+    if (!std::exchange(moved, true)) fs::rename(catalog_path(), root_.path() + "/moved");
+  });
+  const GcReport kept = gc();
+  EXPECT_TRUE(moved);
+  EXPECT_EQ(hot_bytes(), kObjects * kMiB);
+  ASSERT_EQ(kept.kept.size(), 1U);
+  EXPECT_NE(kept.kept[0].find("catalog"), std::string::npos) << kept.kept[0];
+  fs::rename(root_.path() + "/moved", catalog_path());
+  gc();
+  EXPECT_EQ(hot_bytes(), 0U);
+}
+
+TEST_F(StrayTest, WhoReportsItSaysWhetherAnEvictionFreesIt) {
+  const auto is_reported = [&] {
+    const auto store = Store::open(runtime_, options_, OpenMode::kWrite).value();
+    const bool inspected = store->inspect(request_.target).value().hot_stray;
+    const auto checks = examine_memory(runtime_, options_, parts_, {});
+    const bool examined = std::ranges::any_of(checks, [](const DoctorReport::Check& check) {
+      return check.found.find("recorded in another memory instance: m@main#1") != std::string::npos;
+    });
+    EXPECT_EQ(inspected, examined);
+    return inspected && examined;
+  };
+  EXPECT_TRUE(is_reported());
+  request_.wait = false;
+  const auto begun = rehydrate();
+  ASSERT_TRUE(begun.ok()) << begun.status().to_string();
+  EXPECT_FALSE(is_reported()) << "an operation is about to adopt it";
+  metadata::CancelOperation cancel;
+  cancel.operation_id = begun->operation->operation_id;
+  ASSERT_TRUE(catalog_->cancel_operation(cancel).ok());
+  EXPECT_TRUE(is_reported());
+  use(other_);
+  const HotReplicas there = here();
+  ASSERT_TRUE(there.tier->remove(there.name_of(0)).ok());
+  reconcile();
+  EXPECT_FALSE(is_reported()) << "more lies here than the record counts";
+}
+
+TEST_F(StrayTest, WhereMemoryCannotBeReadNobodySaysThatItIsNotMounted) {
+  ASSERT_EQ(reconcile().waiting.size(), 1U) << "it is HOT in the other one";
+  const auto deny = [](bool) -> Result<std::unique_ptr<tiers::Tier>> {
+    return Status(Code::kUnauthorized, "it may not be opened");
+  };
+  hot_.emplace(deny);
+  EXPECT_TRUE(reconcile().waiting.empty());
+  use(memory_);
+  request_.wait = false;
+  ASSERT_TRUE(rehydrate().ok());
+  hot_.emplace(deny);
+  const ReconcileReport report = reconcile();
+  ASSERT_EQ(report.waiting.size(), 1U);
+  const Status& why = report.waiting[0].why;
+  EXPECT_EQ(why.code(), Code::kUnauthorized);
+  EXPECT_NE(why.message().find("cannot be read: it may not be opened"), std::string::npos) << why.message();
 }
 
 TEST_F(StrayTest, ALookThatCountedItBeforePublishesNothing) {

@@ -28,19 +28,16 @@ std::optional<std::string> folder_now(int fd) {
 
 }  // namespace
 
-Place::Place(const std::string& path) : path_(path), fd_(::open(path.c_str(), O_PATH | O_CLOEXEC)) {
-  struct stat opened {};
-  if (fd_.valid() && fstat(fd_.get(), &opened) != 0) fd_ = UniqueFd();
-  device_ = opened.st_dev;
-  inode_ = opened.st_ino;
-}
+Place::Place(const std::string& path) : path_(path), fd_(::open(path.c_str(), O_PATH | O_CLOEXEC)) {}
 
 Status Place::check() const {
-  if (!fd_.valid()) return {};
+  // Each time anew: an overlay gives the file other numbers with the first write.
+  struct stat opened {};
   struct stat there {};
+  if (!fd_.valid() || fstat(fd_.get(), &opened) != 0) return {};
   const bool is_there = stat(path_.c_str(), &there) == 0;
   if (!is_there && errno != ENOENT && errno != ENOTDIR) return {};
-  if (is_there && there.st_dev == device_ && there.st_ino == inode_) return {};
+  if (is_there && there.st_dev == opened.st_dev && there.st_ino == opened.st_ino) return {};
   const std::string store = printable(fs::path(path_).parent_path().string());
   const std::string what = "the store at " + store +
                            (is_there ? " was replaced: another catalog lies there than the one "

@@ -2,8 +2,6 @@
 // it open: nothing that happens at its path reaches that process then, and nothing that it says holds for the path.
 #pragma once
 
-#include <sys/types.h>
-
 #include <string>
 
 #include "base/status.h"
@@ -24,8 +22,6 @@ class Place {
  private:
   std::string path_;
   UniqueFd fd_;  ///< O_PATH: closing it drops none of the process's locks on the file
-  dev_t device_ = 0;
-  ino_t inode_ = 0;
 };
 
 }  // namespace steelyard::oplog::sqlite

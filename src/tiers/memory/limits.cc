@@ -11,7 +11,6 @@
 #include "tiers/page.h"
 
 namespace steelyard::tiers {
-
 namespace {
 
 std::uint64_t without(std::uint64_t bytes, std::uint64_t taken) { return bytes > taken ? bytes - taken : 0; }
