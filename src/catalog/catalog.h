@@ -123,7 +123,8 @@ class Catalog {
 
   /// A BUSY for the revision's leases, with how to end those whose process is provably gone.
   Status name_gone_readers(const metadata::Identity& identity, Status busy);
-  /// A BUSY for the revision's operation, with another next step where the process that carries it out is provably gone.
+  /// A BUSY for the revision's operation, with another next step where the process that carries it out is provably
+  /// gone.
   Status name_gone_runner(const metadata::Identity& identity, Status busy);
 
   /// What was seen already is answered without a turn in the log.

@@ -233,8 +233,8 @@ PolicyPlan moves_of(std::span<const PlacedRevision> revisions, const Memory& mem
     if (!cooling) {
       warmer.push_back(&revision);
     } else if (revision.leased) {
-      plan.cooling.push_back(move_of(revision, OperationKind::kRehydrating, record.policy.prefer,
-                                     *revision.promotion_bytes, "read now"));
+      plan.cooling.push_back(
+          move_of(revision, OperationKind::kRehydrating, record.policy.prefer, *revision.promotion_bytes, "read now"));
     }
   }
   sort_for_eviction(idle);
