@@ -375,9 +375,12 @@ def test_a_store_that_is_replaced_ends_it(steelyard, watch, checkpoint, tmp_path
     steelyard("import", checkpoint, "m")
     follower = watch(*WATCHES[verb])
     follower.until(FIRST_LINES[verb])
+    # It may look at any moment, and must not see that nothing is there in between.
+    follower.process.send_signal(signal.SIGSTOP)
+    os.waitid(os.P_PID, follower.process.pid, os.WSTOPPED | os.WNOWAIT)
     steelyard.store.rename(tmp_path / "elsewhere")
     shutil.copytree(tmp_path / "elsewhere", steelyard.store)
-    code, err = follower.end()
+    code, err = follower.end(signal.SIGCONT)
     assert code == 10
     assert "another catalog lies there than the one that was opened" in err and "hint: run it again" in err
 

@@ -267,7 +267,8 @@ void Client::run_by_hand(const Identity& identity, const metadata::RunnerGrant& 
     const auto found = std::ranges::find(finished, token.operation_id, &metadata::Operation::operation_id);
     const bool failed = found != finished.end() && found->state == OperationState::kFailed;
     if (answer.ok() && !failed && !ended) bench_.model.violated("an operation is said to have ended, and has not");
-    if (!answer.ok() && failed && !may_try_again(answer.status()) && answer.code() != Code::kNotFound) {
+    const bool is_own = failed && (found->ended_by.empty() || found->ended_by == token.token);
+    if (!answer.ok() && is_own && !may_try_again(answer.status()) && answer.code() != Code::kNotFound) {
       bench_.model.violated("a repeated end is refused: " + answer.status().to_string());
     }
     if (!may_try_again(answer.status()) && (ended || !answer.ok())) return;
