@@ -143,10 +143,12 @@ Status check_files(const std::string& path) {
   if (stat(path.c_str(), &info) != 0) {
     Status status = errno_status(errno, "stat", path);
     struct stat wal {};
-    if (status.code() == Code::kNotFound && stat((path + "-wal").c_str(), &wal) == 0 && wal.st_size > 0) {
+    const bool wal_is_there = stat((path + "-wal").c_str(), &wal) == 0 && wal.st_size > 0;
+    if (status.code() != Code::kNotFound || !wal_is_there) return status;
+    // Somebody may have made both meanwhile, the database first.
+    if (stat(path.c_str(), &info) != 0) {
       return not_ours(path, "the database is missing, but its log " + path + "-wal is there");
     }
-    return status;
   }
   if (S_ISDIR(info.st_mode)) return not_ours(path, "a folder, wanted a database file");
   if (!S_ISREG(info.st_mode)) return not_ours(path, "no regular file, wanted a database file");
