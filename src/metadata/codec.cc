@@ -25,13 +25,6 @@ class InArena {
 };
 
 template <typename Message, typename Value>
-std::string encode(const Value& value) {
-  InArena<Message> message;
-  fill(value, *message);
-  return (*message).SerializeAsString();
-}
-
-template <typename Message, typename Value>
 Result<Value> decode(std::string_view bytes, const char* what) {
   InArena<Message> parsed;
   Message& message = *parsed;
@@ -62,10 +55,10 @@ EntryBody judged(Value value, Problem& problem) {
   return Body{std::move(value)};
 }
 
-EntryBody removed_lease(wire::LeaseName lease, Problem& problem) {
+EntryBody removed_lease(LeaseRemoved lease, Problem& problem) {
   problem.check(validate(lease.identity));
   problem.check(validate_id("lease id", lease.lease_id));
-  return LeaseRemoved{std::move(lease.identity), std::move(lease.lease_id)};
+  return lease;
 }
 
 /// The entries of which a log is full, without a message in between; absent for all others, and for what is wrong.
@@ -90,7 +83,7 @@ std::optional<DecodedEntry> find_frequent_entry(std::string_view bytes, Problem&
       if (auto lease = wire::find_lease(parts->body)) body = judged<LeasePut>(*std::move(lease), problem);
       break;
     case pb::Entry::kLeaseRemoved:
-      if (auto lease = wire::find_lease_name(parts->body)) body = removed_lease(*std::move(lease), problem);
+      if (auto lease = wire::find_removed_lease(parts->body)) body = removed_lease(*std::move(lease), problem);
       break;
     case pb::Entry::kAccessPut:
       if (auto access = wire::find_access(parts->body)) body = judged<AccessPut>(*std::move(access), problem);
@@ -152,28 +145,6 @@ EntryBody take_body(const pb::Entry& in, Problem& problem) {
   return WriterRemoved{};
 }
 
-struct BodyFiller {
-  pb::Entry& out;
-  void operator()(const RevisionPut& body) const { fill(body.record, *out.mutable_revision_put()); }
-  void operator()(const RevisionRemoved& body) const { fill(body.record, *out.mutable_revision_removed()); }
-  void operator()(const WriterPut& body) const { fill(body.writer, *out.mutable_writer_put()); }
-  void operator()(const WriterRemoved& body) const { fill(body.identity, *out.mutable_writer_removed()); }
-  void operator()(const LeasePut& body) const { fill(body.lease, *out.mutable_lease_put()); }
-  void operator()(const LeaseRemoved& body) const {
-    fill(body.identity, *out.mutable_lease_removed()->mutable_identity());
-    out.mutable_lease_removed()->set_lease_id(body.lease_id);
-  }
-  void operator()(const EpochBegun& body) const { fill(body.epoch, *out.mutable_epoch_begun()); }
-  void operator()(const WatermarkPut& body) const { fill(body.watermark, *out.mutable_watermark_put()); }
-  void operator()(const RunnerPut& body) const { fill(body.runner, *out.mutable_runner_put()); }
-  void operator()(const RunnerRemoved& body) const { fill(body.identity, *out.mutable_runner_removed()); }
-  void operator()(const OperationForgotten& body) const {
-    out.mutable_operation_forgotten()->set_operation_id(body.operation_id);
-  }
-  void operator()(const AccessPut& body) const { fill(body.access, *out.mutable_access_put()); }
-  void operator()(const AccessRemoved& body) const { fill(body.identity, *out.mutable_access_removed()); }
-};
-
 /// In the order of EntryBody's alternatives.
 constexpr std::string_view kBodyNames[] = {
     "RevisionPut",  "RevisionRemoved", "WriterPut",     "WriterRemoved",      "LeasePut",  "LeaseRemoved", "EpochBegun",
@@ -184,13 +155,7 @@ static_assert(std::size(kBodyNames) == std::variant_size_v<EntryBody>);
 
 std::string_view name_of(const EntryBody& body) { return kBodyNames[body.index()]; }
 
-Entry encode_entry(const DecodedEntry& entry) {
-  InArena<pb::Entry> built;
-  pb::Entry& message = *built;
-  if (entry.mono_ms) message.set_mono_ms(*entry.mono_ms);
-  std::visit(BodyFiller{message}, entry.body);
-  return {message.SerializeAsString()};
-}
+Entry encode_entry(const DecodedEntry& entry) { return {wire::encode(entry)}; }
 
 Result<DecodedEntry> decode_entry(const Entry& entry) {
   Problem wrong;
@@ -222,13 +187,13 @@ Result<DecodedEntry> decode_entry(const Entry& entry) {
   return decoded;
 }
 
-std::string encode_record(const RevisionRecord& record) { return encode<pb::RevisionRecord>(record); }
-std::string encode_writer(const Writer& writer) { return encode<pb::Writer>(writer); }
-std::string encode_lease(const Lease& lease) { return encode<pb::Lease>(lease); }
-std::string encode_watermark(const Watermark& watermark) { return encode<pb::Watermark>(watermark); }
-std::string encode_runner(const Runner& runner) { return encode<pb::Runner>(runner); }
-std::string encode_access(const Access& access) { return encode<pb::Access>(access); }
-std::string encode_epoch(const EpochState& epoch) { return encode<pb::EpochState>(epoch); }
+std::string encode_record(const RevisionRecord& record) { return wire::encode(record); }
+std::string encode_writer(const Writer& writer) { return wire::encode(writer); }
+std::string encode_lease(const Lease& lease) { return wire::encode(lease); }
+std::string encode_watermark(const Watermark& watermark) { return wire::encode(watermark); }
+std::string encode_runner(const Runner& runner) { return wire::encode(runner); }
+std::string encode_access(const Access& access) { return wire::encode(access); }
+std::string encode_epoch(const EpochState& epoch) { return wire::encode(epoch); }
 
 Result<RevisionRecord> decode_record(std::string_view bytes) {
   if (auto record = wire::find_record(bytes)) return *std::move(record);

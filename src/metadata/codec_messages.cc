@@ -11,13 +11,6 @@ namespace {
 
 constexpr std::string_view kGroupPrefix = "weight:";
 
-std::string raw_of_hex(std::string_view hex) {
-  std::string raw(hex.size() / 2, '\0');
-  const bool ok = from_hex(hex, ByteSpan(reinterpret_cast<std::byte*>(raw.data()), raw.size()));
-  SY_CHECK(ok && hex.size() % 2 == 0, "a digest that is not hex reached the encoder");
-  return raw;
-}
-
 template <typename E>
 E to_enum(int value, int first, int last, const char* what, Problem& problem) {
   if (value < first) problem.corrupt(std::string(what) + " is missing");
@@ -31,50 +24,6 @@ std::string digest_hex(const std::string& raw, bool required, const char* what, 
 }
 
 // Parts of the messages
-
-void fill(const Lineage& in, pb::Lineage& out) {
-  out.set_tenant_id(in.tenant_id);
-  out.set_namespace_id(in.namespace_id);
-  out.set_resource_id(in.resource_id);
-  out.set_revision(in.revision);
-}
-
-void fill(const ProcessIdentity& in, pb::Process& out) {
-  out.set_host(in.host);
-  out.set_boot_id(in.boot_id);
-  out.set_pid_namespace(in.pid_namespace);
-  out.set_pid(in.pid);
-  out.set_start_ticks(in.start_ticks);
-}
-
-void fill(const AppliedRequest& in, pb::AppliedRequest& out) {
-  out.set_kind(static_cast<pb::RequestKind>(in.kind));
-  out.set_expected_generation(in.expected_generation);
-  out.set_arguments_sha256(in.arguments_sha256);
-}
-
-void fill(const Operation& in, pb::Operation& out) {
-  out.set_operation_id(in.operation_id);
-  out.set_kind(static_cast<pb::OperationKind>(in.kind));
-  out.set_state(static_cast<pb::OperationState>(in.state));
-  out.set_target(static_cast<pb::Residency>(in.target));
-  if (in.ratio_millionths) out.set_ratio_millionths(*in.ratio_millionths);
-  out.set_plan_digest(raw_of_hex(in.plan_digest));
-  out.set_total_members(in.total_members);
-  out.set_total_bytes(in.total_bytes);
-  out.set_processed_members(in.processed_members);
-  out.set_processed_bytes(in.processed_bytes);
-  out.set_message(in.message);
-  fill(in.request, *out.mutable_request());
-  out.set_started_at_ms(in.started_at_ms);
-  out.set_ended_at_ms(in.ended_at_ms);
-  out.set_hot_instance(in.hot_instance);
-  out.set_hot_boot_id(in.hot_boot_id);
-  out.set_ended_epoch_ordinal(in.ended_epoch_ordinal);
-  out.set_ended_mono_ms(in.ended_mono_ms);
-  out.set_ended_by(in.ended_by);
-  out.set_failed_with(in.failed_with);
-}
 
 Lineage take(const pb::Lineage& in, Problem& /*problem*/) {
   return {in.tenant_id(), in.namespace_id(), in.resource_id(), in.revision()};
@@ -115,120 +64,6 @@ Operation take(const pb::Operation& in, Problem& problem) {
 }
 
 }  // namespace
-
-// Values to messages
-
-void fill(const Identity& in, pb::Identity& out) {
-  fill(in.lineage, *out.mutable_lineage());
-  out.set_weight_generation(in.weight_generation);
-}
-
-void fill(const RevisionRecord& in, pb::RevisionRecord& out) {
-  SY_CHECK(in.payload_group_id.starts_with(kGroupPrefix), "a payload group id without its prefix");
-  fill(in.identity, *out.mutable_identity());
-  out.set_availability(static_cast<pb::Availability>(in.availability));
-  out.set_residency(static_cast<pb::Residency>(in.residency));
-  if (in.hot_millionths) out.set_hot_millionths(*in.hot_millionths);
-  out.set_metadata_generation(in.metadata_generation);
-  out.set_import_attempt(in.import_attempt);
-  out.set_manifest_key(in.manifest_key);
-  out.set_payload_group_sha256(raw_of_hex(std::string_view(in.payload_group_id).substr(kGroupPrefix.size())));
-  pb::GroupSummary& summary = *out.mutable_summary();
-  summary.set_payload_count(in.summary.payload_count);
-  summary.set_logical_bytes(in.summary.logical_bytes);
-  summary.set_payload_keys_sha256(raw_of_hex(in.summary.payload_keys_sha256));
-  summary.set_manifest_sha256(raw_of_hex(in.summary.manifest_sha256));
-  out.set_begin_seq(in.begin_seq);
-  out.set_committed_seq(in.committed_seq);
-  out.set_created_at_ms(in.created_at_ms);
-  out.set_updated_at_ms(in.updated_at_ms);
-  for (const auto& [key, value] : in.labels) {
-    pb::Label& label = *out.add_labels();
-    label.set_key(key);
-    label.set_value(value);
-  }
-  pb::Policy& policy = *out.mutable_policy();
-  policy.set_prefer(static_cast<pb::Residency>(in.policy.prefer));
-  if (in.policy.ratio_millionths) policy.set_ratio_millionths(*in.policy.ratio_millionths);
-  policy.set_mode(static_cast<pb::PolicyMode>(in.policy.mode));
-  if (in.operation) fill(*in.operation, *out.mutable_operation());
-  for (const Operation& operation : in.finished_operations) fill(operation, *out.add_finished_operations());
-  for (const AppliedRequest& request : in.applied) fill(request, *out.add_applied());
-  if (in.damage.count != 0 || !in.damage.objects.empty()) {
-    pb::DamageReport& damage = *out.mutable_damage();
-    for (const std::string& object : in.damage.objects) damage.add_objects(object);
-    damage.set_count(in.damage.count);
-  }
-  out.set_hot_instance(in.hot_instance);
-  out.set_hot_members(in.hot_members);
-  out.set_drain(in.drain);
-  out.set_availability_since_ms(in.availability_since_ms);
-  out.set_deleted_seq(in.deleted_seq);
-  out.set_hot_boot_id(in.hot_boot_id);
-}
-
-void fill(const Writer& in, pb::Writer& out) {
-  fill(in.identity, *out.mutable_identity());
-  out.set_import_attempt(in.import_attempt);
-  out.set_token(in.token);
-  out.set_holder(in.holder);
-  fill(in.process, *out.mutable_process());
-  out.set_ttl_ms(in.ttl_ms);
-  out.set_epoch(in.epoch);
-  out.set_granted_mono_ms(in.granted_mono_ms);
-  out.set_granted_wall_ms(in.granted_wall_ms);
-  out.set_idle_before_ms(in.idle_before_ms);
-}
-
-void fill(const Lease& in, pb::Lease& out) {
-  out.set_lease_id(in.lease_id);
-  fill(in.identity, *out.mutable_identity());
-  out.set_holder(in.holder);
-  out.set_nonce(in.nonce);
-  out.set_ttl_ms(in.ttl_ms);
-  out.set_epoch(in.epoch);
-  out.set_expires_mono_ms(in.expires_mono_ms);
-  out.set_renewable_until_mono_ms(in.renewable_until_mono_ms);
-  fill(in.process, *out.mutable_process());
-}
-
-void fill(const Watermark& in, pb::Watermark& out) {
-  fill(in.lineage, *out.mutable_lineage());
-  out.set_weight_generation(in.weight_generation);
-}
-
-void fill(const Runner& in, pb::Runner& out) {
-  fill(in.identity, *out.mutable_identity());
-  out.set_operation_id(in.operation_id);
-  out.set_run_attempt(in.run_attempt);
-  out.set_token(in.token);
-  out.set_holder(in.holder);
-  fill(in.process, *out.mutable_process());
-  out.set_ttl_ms(in.ttl_ms);
-  out.set_epoch(in.epoch);
-  out.set_granted_mono_ms(in.granted_mono_ms);
-  out.set_processed_members(in.processed_members);
-  out.set_processed_bytes(in.processed_bytes);
-  out.set_message(in.message);
-  out.set_permitted_members(in.permitted_members);
-  out.set_source(in.source);
-}
-
-void fill(const Access& in, pb::Access& out) {
-  fill(in.identity, *out.mutable_identity());
-  out.set_epoch(in.epoch);
-  out.set_mono_ms(in.mono_ms);
-  out.set_wall_ms(in.wall_ms);
-  out.set_epoch_ordinal(in.epoch_ordinal);
-}
-
-void fill(const EpochState& in, pb::EpochState& out) {
-  out.set_epoch(in.epoch);
-  out.set_begun_mono_ms(in.begun_mono_ms);
-  out.set_ordinal(in.ordinal);
-}
-
-// Messages to values
 
 Identity take(const pb::Identity& in, Problem& problem) {
   return {take(in.lineage(), problem), in.weight_generation()};

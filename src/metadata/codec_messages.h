@@ -43,16 +43,6 @@ class Problem {
   std::string message_;
 };
 
-/// Values to messages. The message is an empty one.
-void fill(const Identity& in, pb::Identity& out);
-void fill(const RevisionRecord& in, pb::RevisionRecord& out);
-void fill(const Writer& in, pb::Writer& out);
-void fill(const Lease& in, pb::Lease& out);
-void fill(const Watermark& in, pb::Watermark& out);
-void fill(const Runner& in, pb::Runner& out);
-void fill(const Access& in, pb::Access& out);
-void fill(const EpochState& in, pb::EpochState& out);
-
 /// Messages to values: digests and enumerations are checked, the rest is validate.h's.
 Identity take(const pb::Identity& in, Problem& problem);
 RevisionRecord take(const pb::RevisionRecord& in, Problem& problem);

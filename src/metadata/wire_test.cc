@@ -11,6 +11,8 @@
 
 #include "base/limits.h"
 #include "metadata/codec.h"
+#include "metadata/codec_messages.h"
+#include "metadata/proto/records.pb.h"
 #include "metadata/test_bench.h"
 
 namespace steelyard::metadata {
@@ -111,6 +113,22 @@ class Random {
             static_cast<std::int64_t>(number()),
             {text(), text(), number(), -static_cast<std::int64_t>(number() / 2), number()}};
   }
+  Runner runner() {
+    return {identity(),
+            text(),
+            static_cast<std::uint32_t>(number()),
+            text(),
+            text(),
+            {text(), text(), number(), 1, number()},
+            static_cast<std::int64_t>(number()),
+            text(),
+            static_cast<std::int64_t>(number()),
+            number(),
+            number(),
+            text(),
+            number(),
+            text()};
+  }
   Access access() {
     return {identity(), text(), static_cast<std::int64_t>(number()), static_cast<std::int64_t>(number()), number()};
   }
@@ -149,8 +167,31 @@ TEST(WireTest, WhatTheCodecWritesIsReadAsItWas) {
     const Access access = random.access();
     EXPECT_EQ(wire::find_access(encode_access(access)), access) << i;
     const Entry removed = encode_entry({LeaseRemoved{lease.identity, lease.lease_id}, std::nullopt});
-    const wire::LeaseName name{lease.identity, lease.lease_id};
-    EXPECT_EQ(wire::find_lease_name(wire::find_entry(removed.bytes)->body), name) << i;
+    const auto name = wire::find_removed_lease(wire::find_entry(removed.bytes)->body);
+    ASSERT_TRUE(name.has_value()) << i;
+    EXPECT_EQ(name->identity, lease.identity) << i;
+    EXPECT_EQ(name->lease_id, lease.lease_id) << i;
+  }
+}
+
+TEST(WireTest, WhatIsWrittenIsTheFormOfProtobuf) {
+  Random random(4);
+  const auto check = [](const auto& value, auto message, int number) {
+    const std::string bytes = wire::encode(value);
+    ASSERT_TRUE(message.ParseFromString(bytes)) << number;
+    EXPECT_EQ(message.SerializeAsString(), bytes) << number;
+    Problem problem;
+    EXPECT_EQ(take(message, problem), value) << number;
+    EXPECT_TRUE(problem.none()) << problem.status().to_string();
+  };
+  for (int i = 0; i < 500; ++i) {
+    check(random.record(), pb::RevisionRecord(), i);
+    check(random.writer(), pb::Writer(), i);
+    check(random.lease(), pb::Lease(), i);
+    check(random.access(), pb::Access(), i);
+    check(random.runner(), pb::Runner(), i);
+    check(Watermark{random.identity().lineage, 1 + static_cast<std::int64_t>(random.number() / 2)}, pb::Watermark(), i);
+    check(EpochState{"boot", 5, random.number(), 0}, pb::EpochState(), i);
   }
 }
 

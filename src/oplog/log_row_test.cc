@@ -51,6 +51,7 @@ TEST(LogRow, WhatSumsRightMayStillBeRefused) {
   EXPECT_EQ(code_of(newer), Code::kUnavailable);
   EXPECT_EQ(code_of(batch + std::string("\x32\x01x", 3)), Code::kCorrupt);  // an unknown field
   EXPECT_EQ(code_of(batch.substr(2)), Code::kCorrupt);                      // no format
+  EXPECT_EQ(code_of(batch.substr(0, 2) + batch), Code::kCorrupt);           // a field twice
   EXPECT_EQ(code_of(""), Code::kCorrupt);
   EXPECT_EQ(decode_row(0, kId, batch, row_sum(0, kId, batch)).code(), Code::kCorrupt);
   EXPECT_EQ(decode_row(7, "short", batch, row_sum(7, "short", batch)).code(), Code::kCorrupt);
