@@ -40,14 +40,50 @@ Result<std::uint64_t> checked_sequence(const Connection& connection, std::int64_
   return static_cast<std::uint64_t>(value);
 }
 
-struct Row {
-  std::string key;
-  std::string value;
-};
-
 }  // namespace
 
+const std::optional<std::string>* ReadRows::find(std::string_view key) const {
+  const auto found = rows_.find(key);
+  return found == rows_.end() ? nullptr : &found->second;
+}
+
+const std::vector<StateRow>* ReadRows::find_range(std::string_view from, std::string_view to) const {
+  const auto found = ranges_.find(from);
+  return found == ranges_.end() || found->second.to != to ? nullptr : &found->second.rows;
+}
+
+void ReadRows::make_room(std::size_t bytes) {
+  if (bytes_ + bytes > kBytesMax) clear();
+  bytes_ += bytes;
+}
+
+void ReadRows::add(std::string_view key, const std::optional<std::string>& value) {
+  make_room(key.size() + (value ? value->size() : 0));
+  rows_.insert_or_assign(std::string(key), value);
+}
+
+void ReadRows::add_range(std::string_view from, std::string_view to, const std::vector<StateRow>& rows) {
+  std::size_t bytes = from.size() + to.size();
+  for (const StateRow& row : rows) bytes += row.key.size() + row.value.size();
+  make_room(bytes);
+  ranges_.insert_or_assign(std::string(from), Range{std::string(to), rows});
+}
+
+void ReadRows::clear() {
+  rows_.clear();
+  ranges_.clear();
+  bytes_ = 0;
+}
+
 Result<std::optional<std::string>> SqliteView::get(std::string_view key) const {
+  if (known_ == nullptr) return read(key);
+  if (const auto* known = known_->find(key)) return *known;
+  SY_ASSIGN_OR_RETURN(auto row, read(key));
+  known_->add(key, row);
+  return row;
+}
+
+Result<std::optional<std::string>> SqliteView::read(std::string_view key) const {
   SY_ASSIGN_OR_RETURN(Cursor cursor, connection_.prepare("SELECT value, sum FROM state WHERE key = ?"));
   SY_ASSIGN_OR_RETURN(const bool found, cursor.bind_blob(1, key).step());
   if (!found) return std::optional<std::string>();
@@ -56,51 +92,62 @@ Result<std::optional<std::string>> SqliteView::get(std::string_view key) const {
   return std::optional<std::string>(value);
 }
 
+Result<std::vector<StateRow>> SqliteView::read_page(std::string_view low, std::optional<std::string_view> high,
+                                                    bool descending, std::int64_t limit) const {
+  static constexpr const char* kUp = "SELECT key, value, sum FROM state WHERE key >= ? ORDER BY key LIMIT ?";
+  static constexpr const char* kUpTo =
+      "SELECT key, value, sum FROM state WHERE key >= ? AND key < ? ORDER BY key LIMIT ?";
+  static constexpr const char* kDown = "SELECT key, value, sum FROM state WHERE key >= ? ORDER BY key DESC LIMIT ?";
+  static constexpr const char* kDownTo =
+      "SELECT key, value, sum FROM state WHERE key >= ? AND key < ? ORDER BY key DESC LIMIT ?";
+  const char* sql = descending ? (high ? kDownTo : kDown) : (high ? kUpTo : kUp);
+  SY_ASSIGN_OR_RETURN(Cursor cursor, connection_.prepare(sql));
+  cursor.bind_blob(1, low);
+  int next = 2;
+  if (high) cursor.bind_blob(next++, *high);
+  cursor.bind(next, limit);
+  std::vector<StateRow> rows;
+  while (true) {
+    SY_ASSIGN_OR_RETURN(const bool more, cursor.step());
+    if (!more) return rows;
+    const std::string_view key = cursor.blob(0);
+    const std::string_view value = cursor.blob(1);
+    SY_RETURN_IF_ERROR(check_state_row(connection_, key, value, cursor.integer(2)));
+    rows.push_back(StateRow{std::string(key), std::string(value)});
+  }
+}
+
+Result<std::vector<StateRow>> SqliteView::read_first_page(std::string_view from, std::optional<std::string_view> to,
+                                                          bool descending) const {
+  if (known_ == nullptr || !to || descending) return read_page(from, to, descending, kScanPageFirst);
+  if (const auto* known = known_->find_range(from, *to)) return *known;
+  SY_ASSIGN_OR_RETURN(std::vector<StateRow> rows, read_page(from, to, descending, kScanPageFirst));
+  if (static_cast<std::int64_t>(rows.size()) < kScanPageFirst) known_->add_range(from, *to, rows);
+  return rows;
+}
+
 Status SqliteView::scan(std::string_view from, std::string_view to, bool descending, const Visitor& visit) const {
   if (!to.empty() && to <= from) return Status();
   // Read in pages that grow, so that the visitor may read the view itself and one that stops early costs little.
   std::string low(from);
-  std::string high(to);
-  bool high_open = to.empty();
+  std::optional<std::string> high;
+  if (!to.empty()) high = to;
   std::int64_t page = kScanPageFirst;
-  std::vector<Row> rows;
+  SY_ASSIGN_OR_RETURN(std::vector<StateRow> rows, read_first_page(low, high, descending));
   while (true) {
-    rows.clear();
-    {
-      static constexpr const char* kUp = "SELECT key, value, sum FROM state WHERE key >= ? ORDER BY key LIMIT ?";
-      static constexpr const char* kUpTo =
-          "SELECT key, value, sum FROM state WHERE key >= ? AND key < ? ORDER BY key LIMIT ?";
-      static constexpr const char* kDown = "SELECT key, value, sum FROM state WHERE key >= ? ORDER BY key DESC LIMIT ?";
-      static constexpr const char* kDownTo =
-          "SELECT key, value, sum FROM state WHERE key >= ? AND key < ? ORDER BY key DESC LIMIT ?";
-      const char* sql = descending ? (high_open ? kDown : kDownTo) : (high_open ? kUp : kUpTo);
-      SY_ASSIGN_OR_RETURN(Cursor cursor, connection_.prepare(sql));
-      cursor.bind_blob(1, low);
-      int next = 2;
-      if (!high_open) cursor.bind_blob(next++, high);
-      cursor.bind(next, page);
-      while (true) {
-        SY_ASSIGN_OR_RETURN(const bool more, cursor.step());
-        if (!more) break;
-        const std::string_view key = cursor.blob(0);
-        const std::string_view value = cursor.blob(1);
-        SY_RETURN_IF_ERROR(check_state_row(connection_, key, value, cursor.integer(2)));
-        rows.push_back(Row{std::string(key), std::string(value)});
-      }
-    }
-    for (const Row& row : rows) {
+    for (const StateRow& row : rows) {
       if (!visit(row.key, row.value)) return Status();
     }
     if (static_cast<std::int64_t>(rows.size()) < page) return Status();
     if (descending) {
       high = rows.back().key;
-      high_open = false;
-      if (high <= low) return Status();
+      if (*high <= low) return Status();
     } else {
       low = rows.back().key;
       low.push_back('\0');  // the least key after it
     }
     page = std::min(4 * page, kScanPageMax);
+    SY_ASSIGN_OR_RETURN(rows, read_page(low, high, descending, page));
   }
 }
 

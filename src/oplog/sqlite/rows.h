@@ -1,10 +1,13 @@
 // The rows of an open transaction: the state as a view, the log's rows, the sequence.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "metadata/state.h"
@@ -13,18 +16,67 @@
 
 namespace steelyard::oplog::sqlite {
 
+struct StateRow {
+  std::string key;
+  std::string value;
+};
+
+/// Rows of the state table as they were read, absent ones too, and short ranges of them: what every command asks for is
+/// read once. Whoever holds them forgets them when the table may have changed.
+class ReadRows {
+ public:
+  /// Null: not read yet.
+  const std::optional<std::string>* find(std::string_view key) const;
+  /// All rows of the range, in key order; null: not read yet.
+  const std::vector<StateRow>* find_range(std::string_view from, std::string_view to) const;
+  /// Both forget all others first when they have become many.
+  void add(std::string_view key, const std::optional<std::string>& value);
+  void add_range(std::string_view from, std::string_view to, const std::vector<StateRow>& rows);
+  void clear();
+
+ private:
+  static constexpr std::size_t kBytesMax = 1U << 20;
+
+  void make_room(std::size_t bytes);
+
+  struct Hash {
+    using is_transparent = void;
+    std::size_t operator()(std::string_view key) const { return std::hash<std::string_view>()(key); }
+  };
+  template <typename Value>
+  using ByKey = std::unordered_map<std::string, Value, Hash, std::equal_to<>>;
+
+  ByKey<std::optional<std::string>> rows_;
+  struct Range {
+    std::string to;
+    std::vector<StateRow> rows;
+  };
+  ByKey<Range> ranges_;  ///< by where they begin; one each
+  std::size_t bytes_ = 0;
+};
+
 /// The state table as the transaction of `connection` sees it. Valid while that transaction lasts. Every value read is
-/// checked against its sum (CORRUPT, naming the row).
+/// checked against its sum (CORRUPT, naming the row). What is in `known`, if it is given, is taken from there, and what
+/// is read is added to it.
 class SqliteView final : public metadata::StateView {
  public:
-  SqliteView(Connection& connection, std::uint64_t sequence) : connection_(connection), sequence_(sequence) {}
+  SqliteView(Connection& connection, std::uint64_t sequence, ReadRows* known = nullptr)
+      : connection_(connection), sequence_(sequence), known_(known) {}
   std::uint64_t sequence() const override { return sequence_; }
   Result<std::optional<std::string>> get(std::string_view key) const override;
   Status scan(std::string_view from, std::string_view to, bool descending, const Visitor& visit) const override;
 
  private:
+  Result<std::optional<std::string>> read(std::string_view key) const;
+  /// Rows with low <= key < high.
+  Result<std::vector<StateRow>> read_page(std::string_view low, std::optional<std::string_view> high, bool descending,
+                                          std::int64_t limit) const;
+  Result<std::vector<StateRow>> read_first_page(std::string_view from, std::optional<std::string_view> to,
+                                                bool descending) const;
+
   Connection& connection_;
   std::uint64_t sequence_;
+  ReadRows* known_;
 };
 
 /// The sequence of the last append; the first read of a transaction, so it also fixes what the transaction sees.

@@ -414,7 +414,7 @@ Status SqliteLog::prepare_one(Session& session, Waiter& waiter, std::uint64_t& s
   waiter.depends = last.sequence != 0;
   waiter.status = Status();
   waiter.sequence = sequence;
-  const SqliteView table(*session.connection, sequence);
+  const SqliteView table(*session.connection, sequence, &session.tail.table_rows());
   const metadata::LayeredView view(table, session.tail.changes(), sequence);
   Append append;
   append.at = Now{runtime_.epoch(), runtime_.mono_ms(), runtime_.wall_ms()};

@@ -24,6 +24,7 @@ Result<std::uint64_t> Tail::follow(Connection& connection, const StateCodec& cod
   SY_ASSIGN_OR_RETURN(const auto version, connection.find_integer("PRAGMA data_version"));
   if (version && version == version_) return sequence_;
   version_.reset();
+  table_rows_.clear();
   SY_ASSIGN_OR_RETURN(const std::uint64_t sequence, catch_up(connection, codec));
   version_ = version;
   return sequence;
@@ -104,6 +105,7 @@ void Tail::clear() {
   bytes_ = 0;
   request_id_.clear();
   changes_.clear();
+  table_rows_.clear();
 }
 
 }  // namespace steelyard::oplog::sqlite

@@ -15,6 +15,7 @@
 #include "metadata/overlay.h"
 #include "oplog/codec.h"
 #include "oplog/sqlite/connection.h"
+#include "oplog/sqlite/rows.h"
 
 namespace steelyard::oplog::sqlite {
 
@@ -49,6 +50,8 @@ class Tail {
   void clear();
 
   const metadata::ChangedRows& changes() const { return changes_; }
+  /// Rows of the table, read after follow() by who is going to write.
+  ReadRows& table_rows() { return table_rows_; }
 
  private:
   Result<std::uint64_t> catch_up_from(Connection& connection, const StateCodec& codec, std::uint64_t sequence);
@@ -61,6 +64,7 @@ class Tail {
   std::uint64_t read_ = 0;               ///< how many of them were read, not added
   std::size_t bytes_ = 0;
   metadata::ChangedRows changes_;
+  ReadRows table_rows_;  ///< of the table at `version_`
 };
 
 }  // namespace steelyard::oplog::sqlite

@@ -27,6 +27,7 @@ namespace fs = std::filesystem;
 
 constexpr int kHistories = 6;
 constexpr int kSteps = 80;
+constexpr int kKeys = 12;
 
 /// The real runtime, whose fault points fail and call as they are told; never two at once.
 class PointedRuntime final : public Runtime {
@@ -167,18 +168,41 @@ class TailHistory {
   Entries some_entries() {
     Entries entries;
     for (std::uint64_t left = 1 + below(3); left > 0; --left) {
-      const std::string key = "k" + std::to_string(below(12));
+      const std::string key = "k" + std::to_string(below(kKeys));
       entries.push_back(below(4) == 0 ? del(key) : put(key, std::to_string(dice_() % 10'000)));
     }
     return entries;
   }
 
+  /// What get() finds of every key, and a short scan() behind it, which need not come from where the whole state does.
+  static Result<std::string> found_by_key(const StateView& view) {
+    std::string out;
+    for (int i = 0; i < kKeys; ++i) {
+      const std::string key = "k" + std::to_string(i);
+      SY_ASSIGN_OR_RETURN(const auto row, view.get(key));
+      out += row.value_or("none") + " ";
+      SY_RETURN_IF_ERROR(view.scan(key, "k5", false, [&](std::string_view at, std::string_view value) {
+        out.append(at).append("=").append(value).append(" ");
+        return at != "k4";
+      }));
+    }
+    return out;
+  }
+
   /// The state that it is prepared by is compared too: it is that of the writing connection.
   Result<std::uint64_t> append(OpLog& log, const Entries& entries) {
     const std::string wanted = exported(*plain_);
+    std::string wanted_by_key;
+    const Status plainly = plain_->view([&](const StateView& view) -> Status {
+      SY_ASSIGN_OR_RETURN(wanted_by_key, found_by_key(view));
+      return Status();
+    });
+    EXPECT_TRUE(plainly.ok()) << plainly.to_string();
     return log.write([&](const StateView& view, const Now&) -> Result<Entries> {
       SY_ASSIGN_OR_RETURN(const std::string found, plain_codec().export_canonical(view));
       EXPECT_EQ(found, wanted) << "in a write";
+      SY_ASSIGN_OR_RETURN(const std::string by_key, found_by_key(view));
+      EXPECT_EQ(by_key, wanted_by_key) << "in a write";
       return entries;
     });
   }
@@ -295,6 +319,24 @@ TEST(TailHistories, TwoWritersShowWhatAPlainLogDoes) {
     history.verify();
     ASSERT_FALSE(::testing::Test::HasFailure()) << "seed " << seed;
   }
+}
+
+TEST(ReadRows, AreForgottenWhenTheyHaveBecomeMany) {
+  sqlite::ReadRows rows;
+  rows.add("absent", std::nullopt);
+  rows.add("half", std::string(600'000, 'x'));
+  ASSERT_NE(rows.find("absent"), nullptr);
+  EXPECT_FALSE(rows.find("absent")->has_value());
+  rows.add_range("a", "c", {{"b", "value"}});
+  ASSERT_NE(rows.find_range("a", "c"), nullptr);
+  EXPECT_EQ(rows.find_range("a", "c")->front().key, "b");
+  EXPECT_EQ(rows.find_range("a", "d"), nullptr);
+  EXPECT_EQ(rows.find_range("b", "c"), nullptr);
+  rows.add("other half", std::string(600'000, 'y'));
+  EXPECT_EQ(rows.find("absent"), nullptr);
+  EXPECT_EQ(rows.find("half"), nullptr);
+  EXPECT_EQ(rows.find_range("a", "c"), nullptr);
+  EXPECT_NE(rows.find("other half"), nullptr);
 }
 
 }  // namespace
