@@ -15,6 +15,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+bool is_same(const struct stat& a, const struct stat& b) { return a.st_dev == b.st_dev && a.st_ino == b.st_ino; }
+
 /// The folder in which the open file lies now; absent where it was removed, or lies nowhere that can be seen from here.
 std::optional<std::string> folder_now(int fd) {
   std::error_code error;
@@ -22,22 +24,29 @@ std::optional<std::string> folder_now(int fd) {
   struct stat opened {};
   struct stat there {};
   if (error || fstat(fd, &opened) != 0 || stat(path.c_str(), &there) != 0) return std::nullopt;
-  if (opened.st_dev != there.st_dev || opened.st_ino != there.st_ino) return std::nullopt;
+  if (!is_same(opened, there)) return std::nullopt;
   return path.parent_path().string();
 }
 
 }  // namespace
 
-Place::Place(const std::string& path) : path_(path), fd_(::open(path.c_str(), O_PATH | O_CLOEXEC)) {}
+Place::Place(const std::string& path) : path_(path) {
+  const fs::path file(path);
+  const fs::path folder = file.has_parent_path() ? file.parent_path() : fs::path(".");
+  folder_ = UniqueFd(::open(folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  fd_ = UniqueFd(openat(folder_.get(), file.filename().c_str(), O_PATH | O_CLOEXEC));
+  if (fstat(fd_.get(), &opened_) != 0) fd_.reset();
+}
 
 Status Place::check() const {
-  // Each time anew: an overlay gives the file other numbers with the first write.
-  struct stat opened {};
   struct stat there {};
-  if (!fd_.valid() || fstat(fd_.get(), &opened) != 0) return {};
+  if (!fd_.valid()) return {};
   const bool is_there = stat(path_.c_str(), &there) == 0;
   if (!is_there && errno != ENOENT && errno != ENOTDIR) return {};
-  if (is_there && there.st_dev == opened.st_dev && there.st_ino == opened.st_ino) return {};
+  if (is_there && is_same(there, opened_)) return {};
+  // An overlay gives the file other numbers with the first write.
+  struct stat opened {};
+  if (fstat(fd_.get(), &opened) != 0 || (is_there && is_same(there, opened))) return {};
   const std::string store = printable(fs::path(path_).parent_path().string());
   const std::string what = "the store at " + store +
                            (is_there ? " was replaced: another catalog lies there than the one "

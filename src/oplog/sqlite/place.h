@@ -2,6 +2,8 @@
 // it open: nothing that happens at its path reaches that process then, and nothing that it says holds for the path.
 #pragma once
 
+#include <sys/stat.h>
+
 #include <string>
 
 #include "base/status.h"
@@ -19,9 +21,15 @@ class Place {
   /// cannot be looked at nothing is known, and that is OK.
   Status check() const;
 
+  /// The folder in which the file lay when it was opened; invalid where there was none. For what belongs beside the
+  /// file and must not be made beside another one that lies at its path now.
+  int folder() const { return folder_.get(); }
+
  private:
   std::string path_;
-  UniqueFd fd_;  ///< O_PATH: closing it drops none of the process's locks on the file
+  UniqueFd folder_;  ///< O_PATH, as is the next: closing it drops none of the process's locks on the file
+  UniqueFd fd_;
+  struct stat opened_ {};  ///< what `fd_` was when it was opened
 };
 
 }  // namespace steelyard::oplog::sqlite

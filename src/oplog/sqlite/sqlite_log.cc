@@ -35,8 +35,8 @@ std::string folder_of(const std::string& path) {
   return folder.empty() ? "." : folder;
 }
 
-/// Its path without its extension.
-std::string base_of(const std::string& path) { return std::filesystem::path(path).replace_extension().string(); }
+/// Its name without its extension.
+std::string base_of(const std::string& path) { return std::filesystem::path(path).stem().string(); }
 
 std::string named(const ProcessIdentity& process) {
   return printable(process.host) + " (pid " + std::to_string(process.pid) + ")";
@@ -63,8 +63,9 @@ SqliteLog::SqliteLog(Runtime& runtime, SqliteOptions options, const StateCodec& 
       options_(std::move(options)),
       codec_(codec),
       place_(options_.path),
-      turnstile_(runtime, base_of(options_.path), std::min(Turnstile::kWaitMs, options_.write_wait_ms / 2)),
-      note_(runtime, base_of(options_.path)),
+      turnstile_(runtime, place_.folder(), base_of(options_.path),
+                 std::min(Turnstile::kWaitMs, options_.write_wait_ms / 2)),
+      note_(runtime, place_.folder(), base_of(options_.path)),
       open_path_(options_.path) {}
 
 Result<std::unique_ptr<SqliteLog>> SqliteLog::open(Runtime& runtime, const SqliteOptions& options,

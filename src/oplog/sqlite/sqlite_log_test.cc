@@ -461,6 +461,20 @@ TEST_F(Sqlite, ALogThatDoesNotLieWhereItWasOpenedIsNamed) {
   expect_gone("its catalog was removed");
 }
 
+TEST_F(Sqlite, BesideAnotherCatalogNothingIsMade) {
+  const auto log = open();
+  const fs::path elsewhere = folder_.path().string() + "-elsewhere";
+  fs::rename(folder_.path(), elsewhere);
+  fs::create_directory(folder_.path());
+  fs::copy_file(elsewhere / "catalog.db", folder_.path() / "catalog.db");
+  const Status written = write_step(*log, "w").status();
+  EXPECT_NE(written.message().find("was replaced"), std::string::npos) << written.to_string();
+  for (const auto& entry : fs::directory_iterator(folder_.path())) {
+    EXPECT_EQ(entry.path().filename(), "catalog.db") << "of the log that was opened before";
+  }
+  fs::remove_all(elsewhere);
+}
+
 TEST_F(Sqlite, ALogThatIsBackGoesOn) {
   const auto log = open();
   const fs::path elsewhere = folder_.path().string() + "-elsewhere";

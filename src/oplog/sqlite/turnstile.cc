@@ -17,7 +17,9 @@ constexpr long kTurnPollNsMin = 20'000;
 constexpr long kTurnPollNsMax = 1'000'000;
 constexpr long kNextPollNs = 300'000;
 
-int open_lock(const std::string& path) { return open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666); }
+int open_lock(int folder, const std::string& name) {
+  return openat(folder, name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+}
 
 void unlock(int fd) {
   while (flock(fd, LOCK_UN) != 0 && errno == EINTR) {
@@ -41,8 +43,8 @@ bool lock_until(Runtime& runtime, int fd, std::int64_t deadline, long pause_ns, 
 
 }  // namespace
 
-Turnstile::Turnstile(Runtime& runtime, const std::string& base, std::int64_t wait_ms)
-    : runtime_(runtime), turn_path_(base + ".turn"), next_path_(base + ".next"), wait_ms_(wait_ms) {}
+Turnstile::Turnstile(Runtime& runtime, int folder, const std::string& base, std::int64_t wait_ms)
+    : runtime_(runtime), folder_(folder), turn_name_(base + ".turn"), next_name_(base + ".next"), wait_ms_(wait_ms) {}
 
 Turnstile::~Turnstile() {
   if (turn_fd_ >= 0) close(turn_fd_);
@@ -50,8 +52,8 @@ Turnstile::~Turnstile() {
 }
 
 void Turnstile::enter(const std::function<void()>& while_waiting) {
-  if (turn_fd_ < 0) turn_fd_ = open_lock(turn_path_);
-  if (next_fd_ < 0) next_fd_ = open_lock(next_path_);
+  if (turn_fd_ < 0) turn_fd_ = open_lock(folder_, turn_name_);
+  if (next_fd_ < 0) next_fd_ = open_lock(folder_, next_name_);
   if (turn_fd_ < 0 || next_fd_ < 0) return;
   // One deadline for both, so that those who wait behind a stuck process do not add their waits up.
   const std::int64_t deadline = runtime_.mono_ms() + wait_ms_;

@@ -23,8 +23,9 @@ class Turnstile {
   /// hundreds.
   static constexpr std::int64_t kWaitMs = 10'000;
 
-  /// `base` is the database's path without its extension: `<base>.turn` and `<base>.next` are the lock files.
-  Turnstile(Runtime& runtime, const std::string& base, std::int64_t wait_ms = kWaitMs);
+  /// `base` is the database's name without its extension: `<base>.turn` and `<base>.next` are the lock files, in the
+  /// folder that is open as `folder` and stays so.
+  Turnstile(Runtime& runtime, int folder, const std::string& base, std::int64_t wait_ms = kWaitMs);
   Turnstile(const Turnstile&) = delete;
   Turnstile& operator=(const Turnstile&) = delete;
   ~Turnstile();
@@ -38,8 +39,9 @@ class Turnstile {
 
  private:
   Runtime& runtime_;
-  std::string turn_path_;
-  std::string next_path_;
+  int folder_;
+  std::string turn_name_;
+  std::string next_name_;
   std::int64_t wait_ms_;
   int turn_fd_ = -1;
   int next_fd_ = -1;

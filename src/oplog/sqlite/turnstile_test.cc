@@ -21,6 +21,7 @@ class TurnstileTest : public testing::Test {
     std::string pattern = (std::filesystem::temp_directory_path() / "turnstile-XXXXXX").native();
     ASSERT_NE(mkdtemp(pattern.data()), nullptr);
     folder_ = pattern;
+    folder_fd_ = UniqueFd(open(pattern.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
 
@@ -32,13 +33,14 @@ class TurnstileTest : public testing::Test {
   }
 
   std::filesystem::path folder_;
+  UniqueFd folder_fd_;
 };
 
 TEST_F(TurnstileTest, OneAtATime) {
-  Turnstile first(real_runtime(), base());
+  Turnstile first(real_runtime(), folder_fd_.get(), "catalog");
   first.enter();
   EXPECT_TRUE(first.held());
-  Turnstile second(real_runtime(), base(), 20);
+  Turnstile second(real_runtime(), folder_fd_.get(), "catalog", 20);
   second.enter();
   EXPECT_FALSE(second.held());
   first.leave();
@@ -49,7 +51,7 @@ TEST_F(TurnstileTest, OneAtATime) {
 TEST_F(TurnstileTest, AStuckHolderOfEitherLockIsGivenUp) {
   for (const char* suffix : {".turn", ".next"}) {
     const UniqueFd stuck = hold(suffix);
-    Turnstile turnstile(real_runtime(), base(), 20);
+    Turnstile turnstile(real_runtime(), folder_fd_.get(), "catalog", 20);
     turnstile.enter();
     EXPECT_FALSE(turnstile.held()) << suffix;
     turnstile.leave();
@@ -59,10 +61,10 @@ TEST_F(TurnstileTest, AStuckHolderOfEitherLockIsGivenUp) {
 TEST_F(TurnstileTest, WhoGivesUpDoesNotKeepTheLine) {
   {
     const UniqueFd stuck = hold(".turn");
-    Turnstile turnstile(real_runtime(), base(), 20);
+    Turnstile turnstile(real_runtime(), folder_fd_.get(), "catalog", 20);
     turnstile.enter();
   }
-  Turnstile later(real_runtime(), base(), 20);
+  Turnstile later(real_runtime(), folder_fd_.get(), "catalog", 20);
   later.enter();
   EXPECT_TRUE(later.held());
 }
