@@ -1,4 +1,5 @@
 // Replay's check of entries against the state before them.
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -32,7 +33,7 @@ bool legal_edge(Availability from, Availability to) {
 /// The entries of one append, one after the other.
 class Checker {
  public:
-  Checker(const StateView& before, std::uint64_t sequence) : view_(before), sequence_(sequence) {}
+  Checker(const StateView& before, std::uint64_t sequence) : before_(before), view_(before), sequence_(sequence) {}
 
   Status check(const DecodedEntry& decoded) {
     SY_RETURN_IF_ERROR(std::visit(*this, decoded.body));
@@ -283,11 +284,18 @@ class Checker {
       last.ended_by = was.ended_by;
       last.failed_with = was.failed_with;
       if (last != was) return corrupt(next.identity, "an operation ends as another one");
+      // Its row goes with the operation, so it stands in the state before the append. Older versions named nobody.
+      const std::string& ended_by = next.finished_operations.back().ended_by;
+      SY_ASSIGN_OR_RETURN(const std::optional<Runner> runner, find_runner(before_, next.identity));
+      if (!ended_by.empty() && (!runner || runner->token != ended_by)) {
+        return corrupt(next.identity, "an operation is ended by a run that did not have it");
+      }
     }
     if (ended != next.finished_operations) return corrupt(next.identity, "the ended operations changed");
     return {};
   }
 
+  const StateView& before_;
   Overlay view_;
   std::uint64_t sequence_;
   std::set<Identity> touched_;

@@ -475,6 +475,23 @@ TEST_F(ResidencyRules, ReplayRefusesWhatTheRulesWouldNotDo) {
 
   bench.must(ReportOperation{identity, token(), 1, 50, "", false});
   refused({RunnerPut{idle}}, "its attempt or its progress goes back");
+  record = next();
+  Operation ended = *std::move(record.operation);
+  record.operation.reset();
+  ended.state = OperationState::kFailed;
+  ended.ended_at_ms = record.updated_at_ms;
+  ended.ended_epoch_ordinal = 1;
+  ended.ended_by = token_of('f');
+  record.finished_operations.push_back(ended);
+  refused({RunnerRemoved{identity}, RevisionPut{record}}, "an operation is ended by a run that did not have it");
+  for (const std::string& right : {idle.token, std::string()}) {  // older versions named nobody
+    record.finished_operations.back().ended_by = right;
+    const std::vector<Entry> entries = {encode_entry({RunnerRemoved{identity}, std::nullopt}),
+                                        encode_entry({RevisionPut{record}, bench.now.mono_ms})};
+    const Status legal = check_entries(bench.state, bench.state.sequence() + 1, entries).status();
+    EXPECT_TRUE(legal.ok()) << legal.to_string();
+  }
+
   bench.must(CancelOperation{idle.operation_id});
   record = next();
   record.finished_operations.clear();

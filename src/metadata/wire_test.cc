@@ -9,6 +9,7 @@
 #include <regex>
 #include <string>
 
+#include "base/bytes.h"
 #include "base/limits.h"
 #include "metadata/codec.h"
 #include "metadata/codec_messages.h"
@@ -193,6 +194,65 @@ TEST(WireTest, WhatIsWrittenIsTheFormOfProtobuf) {
     check(Watermark{random.identity().lineage, 1 + static_cast<std::int64_t>(random.number() / 2)}, pb::Watermark(), i);
     check(EpochState{"boot", 5, random.number(), 0}, pb::EpochState(), i);
   }
+}
+
+TEST(WireTest, GoldenBytesOfARecordWithAnEndedOperation) {
+  RevisionRecord record;
+  record.identity = {{"t", "n", "r", "v"}, 7};
+  record.availability = Availability::kDegraded;
+  record.residency = Residency::kMixed;
+  record.hot_millionths = 500'000;
+  record.metadata_generation = 300;
+  record.import_attempt = 2;
+  record.manifest_key = "weights/n/r/v/7/manifest";
+  record.payload_group_id = "weight:" + std::string(64, 'a');
+  record.summary = {3, 1U << 31, std::string(64, 'b'), std::string(64, 'c')};
+  record.begin_seq = 1;
+  record.committed_seq = 2;
+  record.created_at_ms = 1'700'000'000'000;
+  record.updated_at_ms = 1'700'000'000'001;
+  record.labels = {{"key", "value"}};
+  Operation ended;
+  ended.operation_id = std::string(32, '1');
+  ended.kind = OperationKind::kEvicting;
+  ended.state = OperationState::kFailed;
+  ended.target = Residency::kMixed;
+  ended.ratio_millionths = 500'000;
+  ended.plan_digest = std::string(64, 'd');
+  ended.total_members = 3;
+  ended.total_bytes = 1U << 31;
+  ended.message = "m";
+  ended.request = {RequestKind::kStart, 4, std::string(32, 'q')};
+  ended.started_at_ms = 5;
+  ended.ended_at_ms = 6;
+  ended.hot_instance = "i";
+  ended.hot_boot_id = "b";
+  ended.ended_epoch_ordinal = 1;
+  ended.ended_mono_ms = 9;
+  ended.ended_by = std::string(32, '2');
+  ended.failed_with = "CORRUPT";
+  record.finished_operations = {ended};
+  record.damage = {{"o"}, 1};
+  record.hot_instance = "i";
+  record.hot_boot_id = "b";
+  record.hot_members = 1;
+  record.drain = true;
+  record.availability_since_ms = 8;
+  const std::string golden =
+      "0a100a0c0a017412016e1a017222017610071003180420a0c21e28ac0230023a18776569676874732f6e2f722f762f372f6d"
+      "616e69666573744220aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa4a4c08031080808080"
+      "081a20bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb2220cccccccccccccccccccccccccc"
+      "cccccccccccccccccccccccccccccccccccccc500158026080d095ffbc316881d095ffbc31720c0a036b6579120576616c75"
+      "657a04080318028a01bf010a2031313131313131313131313131313131313131313131313131313131313131311001180420"
+      "0428a0c21e3220dddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddd38034080808080085a016d"
+      "6226080510041a207171717171717171717171717171717171717171717171717171717171717171680570067a0169820101"
+      "628801019001099a01203232323232323232323232323232323232323232323232323232323232323232a20107434f525255"
+      "50549a01050a016f1001a2010169a80101b00101b80108ca010162";
+  EXPECT_EQ(to_hex(as_bytes(encode_record(record))), golden);
+  // The last two fields of the operation are 19 and 20.
+  EXPECT_NE(golden.find("9a0120" + to_hex(as_bytes(ended.ended_by)) + "a20107" + to_hex(as_bytes("CORRUPT"))),
+            std::string::npos);
+  EXPECT_EQ(decode_record(encode_record(record)).value(), record);
 }
 
 /// The messages of records.proto, by name: of each field, by number, its type.
