@@ -440,6 +440,7 @@ TEST_F(EvictTest, OneThatWasLeftInMemoryThatIsWipedIsEnded) {
       const ReconcileReport report = reconcile();
       EXPECT_TRUE(report.waiting.empty()) << report.waiting.front().why.to_string();
       EXPECT_TRUE(report.failed.empty()) << report.failed.front().why.to_string();
+      EXPECT_EQ(report.changes.size(), 1U);
     } else {
       const auto evicted = evict();
       ASSERT_TRUE(evicted.ok()) << evicted.status().to_string();
