@@ -25,7 +25,10 @@ void write_ratio(Json& json, std::optional<std::uint32_t> millionths);
 /// `{prefer, ratio, mode}`.
 void write_policy(Json& json, const metadata::Policy& policy);
 /// The keys `runner` and `source` of an operation that runs: null where it has none, and of one that does not run.
-void write_runner(Runtime& runtime, Json& json, const std::optional<metadata::OperationView>& found);
+void write_runner(Json& json, const std::optional<metadata::OperationView>& found);
+/// How far the record's operation is now, and who carries it out; as the record has it where that cannot be read.
+metadata::OperationView view_of_operation(store::Store& store, const metadata::RevisionRecord& record,
+                                          const metadata::Operation& operation);
 /// The active operation, or null.
 void write_operation(Json& json, const std::optional<metadata::Operation>& operation);
 /// The document of a verb that has to do with an operation: the caller adds what is its own, and ends with the

@@ -138,7 +138,7 @@ void print_json(Invocation& call, const Inspection& inspection) {
   for (const auto& row : inspection.leases) write_lease(json, row.lease, row.left_ms, false);
   json.end_array().key("operation");
   write_operation(json, inspection.operation ? inspection.operation->operation : inspection.record.operation);
-  write_runner(call.runtime(), json, inspection.operation);
+  write_runner(json, inspection.operation);
   json.key("read_only").boolean(inspection.read_only).end_object();
   call.out().line(json.text());
 }
@@ -229,7 +229,7 @@ void print_record(Invocation& call, const Inspection& inspection) {
   row("cold", cold);
   if (inspection.hot_objects > 0 || !record.hot_instance.empty()) row("hot", hot_line(inspection));
   if (running != nullptr) row("operation", operation_line(*running));
-  if (inspection.operation) row("runner", runner_words(call.runtime(), *inspection.operation));
+  if (inspection.operation) row("runner", runner_words(*inspection.operation));
   for (auto ended = record.finished_operations.rbegin(); ended != record.finished_operations.rend(); ++ended) {
     row("ended", operation_line(*ended));
   }

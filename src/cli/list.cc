@@ -104,8 +104,7 @@ std::string nothing_listed(const Invocation& call) {
 /// How far it is stands beside the record.
 std::string operation_of(store::Store& store, const metadata::RevisionRecord& record) {
   if (!record.operation) return "";
-  const auto found = store.operation(record.operation->operation_id);
-  return operation_words(found.ok() ? found->operation : *record.operation);
+  return operation_words(view_of_operation(store, record, *record.operation).operation);
 }
 
 /// `store` is there where something is listed.

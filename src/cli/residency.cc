@@ -76,7 +76,7 @@ void print_human(Invocation& call, store::Store& store, bool wait, const store::
       call.out().line(result.record.summary.payload_count == 0 ? nothing_to_bring(result.record)
                                                                : what_is_hot(result.record) + " already");
     } else if (!wait) {
-      call.out().line(started_words(call.runtime(), store, *result.operation, ref));
+      call.out().line(started_words(view_of_operation(store, result.record, *result.operation)));
     } else {
       call.out().line(what_moved(result) + ", " + format_size(result.read_bytes) +
                       " read from the cold tier: " + what_is_hot(result.record));

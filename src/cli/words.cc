@@ -39,23 +39,12 @@ std::string operation_words(const metadata::Operation& operation) {
   return text + " " + std::to_string(std::min(100, static_cast<int>(done * 100))) + " %";
 }
 
-namespace {
-
-bool has_live_runner(Runtime& runtime, const metadata::OperationView& view) {
-  return view.runner && !view.runner->token.empty() && view.runner_left_ms > 0 &&
-         !runtime.provably_gone(view.runner->process);
-}
-
-}  // namespace
-
-std::string started_words(Runtime& runtime, store::Store& store, const metadata::Operation& operation,
-                          const std::string& ref) {
-  const auto found = store.operation(operation.operation_id);
-  if (found.ok() && has_live_runner(runtime, *found)) {
-    return "operation " + operation.operation_id + " runs already: " + printable(found->runner->holder) +
-           " carries it out";
+std::string started_words(const metadata::OperationView& view) {
+  const std::string& id = view.operation.operation_id;
+  if (view.is_being_run()) {
+    return "operation " + id + " runs already: " + printable(view.runner->holder) + " carries it out";
   }
-  return "operation " + operation.operation_id + " is started; `" + store::command_of(operation, ref, "") +
+  return "operation " + id + " is started; `" + store::command_of(view.operation, ref_of(view.record), "") +
          "` or a reconcile carries it out";
 }
 
@@ -64,14 +53,14 @@ std::string nothing_to_bring(const metadata::RevisionRecord& record) {
          std::string(name_of(record.residency));
 }
 
-std::string runner_words(Runtime& runtime, const metadata::OperationView& view) {
+std::string runner_words(const metadata::OperationView& view) {
   const bool has_one = view.runner && !view.runner->token.empty();
   const std::string source = view.runner ? view.runner->source : "";
   const std::string next = "`" + store::command_of(view.operation, ref_of(view.record), source) +
                            (source.empty() ? "` or a reconcile goes on with it" : "` goes on with it");
   if (!has_one) return "none; " + next;
   const std::string holder = printable(view.runner->holder);
-  if (runtime.provably_gone(view.runner->process)) return holder + " is gone; " + next;
+  if (view.runner_is_gone) return holder + " is gone; " + next;
   if (view.runner_left_ms <= 0) return holder + " gave no sign of life in time; " + next;
   return holder + "; another process may go on with it in " + format_age(view.runner_left_ms) +
          " if it gives no sign of life until then";

@@ -3,10 +3,8 @@
 
 #include <string>
 
-#include "base/runtime.h"
 #include "metadata/rules.h"
 #include "metadata/types.h"
-#include "store/store.h"
 
 namespace steelyard::cli {
 
@@ -21,12 +19,11 @@ std::string policy_words(const metadata::Policy& policy);
 /// "EVICTING 40 %", by the bytes that are done.
 std::string operation_words(const metadata::Operation& operation);
 /// Of one that is left for others: what carries it out, or who does already.
-std::string started_words(Runtime& runtime, store::Store& store, const metadata::Operation& operation,
-                          const std::string& ref);
+std::string started_words(const metadata::OperationView& view);
 /// Of a revision without payload objects, which no move is for.
 std::string nothing_to_bring(const metadata::RevisionRecord& record);
 /// Who carries out a running operation, or what goes on with it.
-std::string runner_words(Runtime& runtime, const metadata::OperationView& view);
+std::string runner_words(const metadata::OperationView& view);
 
 /// "12 of 40 objects".
 std::string part_words(std::uint64_t part, std::uint64_t whole, std::string_view noun);
