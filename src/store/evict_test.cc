@@ -21,18 +21,6 @@ class EvictTest : public HotStoreTest {
     if (IsSkipped()) return;
     ASSERT_TRUE(rehydrate().ok());
   }
-  metadata::Lease lease(std::int64_t ttl_ms = 60'000) {
-    metadata::AcquireLease command;
-    command.identity = identity_;
-    command.holder = "reader";
-    command.nonce = runtime_.random_hex(16);
-    command.ttl_ms = ttl_ms;
-    command.process = runtime_.self();
-    return catalog_->acquire_lease(command).value().lease.value();
-  }
-  void release(const metadata::Lease& lease) {
-    ASSERT_TRUE(catalog_->release_lease({.lease_id = lease.lease_id}).ok());
-  }
   std::uint64_t replicas() {
     const auto tier = hot_->find().value();
     std::uint64_t count = 0;
