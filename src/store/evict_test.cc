@@ -372,6 +372,18 @@ TEST_F(EvictTest, WhoRemovesFromAGroupWithoutAFolderHoldsItsLockToo) {
   EXPECT_EQ(*other, nullptr);
 }
 
+TEST_F(EvictTest, ACancelEndsTheWaitForTheLockOfAGroup) {
+  const auto tier = hot_->find().value();
+  const auto held = tier->try_lock_group(attempt_of(record()).group, true);
+  ASSERT_TRUE(held.ok() && *held != nullptr);
+  const std::uint64_t before = runtime_.passes("tier.lock_group");
+  runtime_.on("tier.lock_group", [&] { cancel_.store(true); });
+  const auto ended = evict();
+  EXPECT_TRUE(is_cancelled(ended.status())) << ended.status().to_string();
+  EXPECT_EQ(runtime_.passes("tier.lock_group"), before + 1) << "it did not go on trying";
+  cancel_.store(false);
+}
+
 TEST_F(EvictTest, ARepeatedRequestIsAnsweredAsTheFirst) {
   request_.expected_generation = record().metadata_generation;
   const auto first = evict();
