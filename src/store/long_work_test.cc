@@ -67,6 +67,36 @@ TEST_F(LongWorkTest, ALongMoveHoldsNothingElseUp) {
                                              "m@main#1: HOT by its policy: pinned"}));
 }
 
+TEST_F(LongWorkTest, WhatEndsDuringAPassIsToldAtOnce) {
+  const auto next = import_different("next");
+  const auto other = import_other();
+  import_file("z", "small");
+  prefer_hot(metadata::PolicyMode::kPinned);
+  set_policy(next, metadata::PolicyMode::kPinned, Residency::kHot);
+  const auto passing = runtime_.make_event();
+  const auto ended = runtime_.make_event();
+  int started = 0;
+  runtime_.on("residency.after_start", [&] {
+    if (++started == 2) ended->set();  // the first is told by now
+    passing->wait_until(runtime_.mono_ms() + 30'000);
+  });
+  runtime_.on("delete.after_objects", [&] {
+    passing->set();
+    ended->wait_until(runtime_.mono_ms() + 30'000);
+  });
+  const auto lines = keep("next@main#1: HOT by its policy: pinned", [&] {
+    metadata::DeleteWeightRevision command;
+    command.identity = other;
+    command.expected_metadata_generation = catalog_->get_weight_revision(other).value().metadata_generation;
+    command.mode = metadata::DeleteMode::kDrain;
+    ASSERT_TRUE(catalog_->delete_weight_revision(command).ok());
+    ASSERT_TRUE(catalog_->save_snapshot().ok());  // so the next turn is a pass
+  });
+  EXPECT_EQ(lines, (std::vector<std::string>{"m@main#1: HOT by its policy: pinned",
+                                             "other@main#1: the delete that was begun is done",
+                                             "next@main#1: HOT by its policy: pinned"}));
+}
+
 TEST_F(LongWorkTest, ALeaseBringsItsRevisionIn) {
   prefer_hot(metadata::PolicyMode::kAuto);
   const auto lines = keep("m@main#1: HOT by its policy: read now", [&] { lease(identity_); });
