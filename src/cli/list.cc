@@ -47,9 +47,7 @@ Result<metadata::ListQuery> query_of(const Invocation& call) {
   }
   query.all = call.has("--all");
   for (const std::string& name : call.all("--state")) {
-    const auto state = metadata::availability_from_name(name);
-    if (!state) return bad_flag("--state", name, "one of IMPORTING, READY, DEGRADED, DELETING, DELETED");
-    query.states.push_back(*state);
+    if (const auto state = metadata::availability_from_name(name)) query.states.push_back(*state);
   }
   if (query.all && !query.states.empty()) {
     return Status(Code::kInvalidArgument, "--all and --state exclude each other");
