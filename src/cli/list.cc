@@ -144,6 +144,10 @@ Status run_list(Invocation& call) {
   Result<std::unique_ptr<store::Store>> store = call.open_store(store::OpenMode::kRead);
   // Where no store is, nothing is in it.
   if (!store.ok() && store.code() != Code::kNotFound) return store.status();
+  if (!store.ok()) {
+    write_stderr("note: there is no store at " + printable(call.settings().text("store")) +
+                 " yet; `steelyard import` makes it\n");
+  }
   if (store.ok()) {
     SY_ASSIGN_OR_RETURN(page, (*store)->list(query));
     if (call.json() || !call.quiet()) {
