@@ -10,15 +10,19 @@
 namespace steelyard::cli {
 namespace {
 
-constexpr std::uint32_t kMillionthsInPercent = 10'000;
+/// "37 %"; what is next to nothing or to all says so.
+std::string share_words(std::uint32_t millionths) {
+  constexpr std::uint32_t kPercent = 10'000;
+  if (millionths < kPercent) return "<1 %";
+  if (millionths > 99 * kPercent) return ">99 %";
+  return std::to_string((millionths + kPercent / 2) / kPercent) + " %";
+}
 
 }  // namespace
 
 std::string residency_words(const metadata::RevisionRecord& record) {
   std::string text(name_of(record.residency));
-  if (!record.hot_millionths) return text;
-  const std::uint32_t percent = (*record.hot_millionths + kMillionthsInPercent / 2) / kMillionthsInPercent;
-  return text + " " + std::to_string(std::clamp<std::uint32_t>(percent, 1, 99)) + " %";
+  return record.hot_millionths ? text + " " + share_words(*record.hot_millionths) : text;
 }
 
 std::string place_words(const metadata::Policy& policy) {

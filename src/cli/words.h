@@ -8,7 +8,7 @@
 
 namespace steelyard::cli {
 
-/// "HOT", "MIXED 37 %": the share is rounded, and never to all or nothing.
+/// "HOT", "MIXED 37 %", "MIXED <1 %": the share is rounded, and never to all or nothing.
 std::string residency_words(const metadata::RevisionRecord& record);
 
 /// "hot", "mixed (0.25 hot)": where the policy wants the revision.
