@@ -124,6 +124,16 @@ metadata::OperationView view_of_operation(store::Store& store, const RevisionRec
   return as_recorded;
 }
 
+void write_waiting(Json& json, const Status& why) {
+  json.key("waiting");
+  if (why.ok()) {
+    json.null();
+    return;
+  }
+  json.begin_object().key("what").string(why.message()).key("code").string(code_name(why.code()));
+  json.key("hint").string(why.hint()).end_object();
+}
+
 Json& begin_operation_document(Json& json, const std::optional<metadata::Operation>& operation) {
   begin_document(json).key("operation");
   write_operation(json, operation);

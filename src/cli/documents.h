@@ -41,6 +41,8 @@ std::int64_t lease_left_ms(Runtime& runtime, const metadata::Lease& lease);
 /// `instance`, `recorded_instance` and `recorded_is_mounted`: which memory is mounted here and which the record speaks
 /// of. `known`: what is mounted here could be read.
 void write_instances(Json& json, const std::string& mounted, const std::string& recorded, bool known);
+/// `waiting`: why a revision is not where its policy wants it, as Store::why_it_waits says; null where it is OK.
+void write_waiting(Json& json, const Status& why);
 void write_lease(Json& json, const metadata::Lease& lease, std::int64_t left_ms, bool with_ref);
 
 /// The document of delete and abort; a tombstone that was compacted has no record any more.

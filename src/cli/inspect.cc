@@ -109,7 +109,7 @@ void write_memory(Json& json, const Inspection& inspection) {
   json.end_object();
 }
 
-void print_json(Invocation& call, const Inspection& inspection) {
+void print_json(Invocation& call, const Inspection& inspection, const Status& waiting) {
   Json json;
   begin_document(json).key("revision");
   write_revision(json, inspection.record, inspection.active_leases);
@@ -139,6 +139,7 @@ void print_json(Invocation& call, const Inspection& inspection) {
   json.end_array().key("operation");
   write_operation(json, inspection.operation ? inspection.operation->operation : inspection.record.operation);
   write_runner(json, inspection.operation);
+  write_waiting(json, waiting);
   json.key("read_only").boolean(inspection.read_only).end_object();
   call.out().line(json.text());
 }
@@ -182,7 +183,7 @@ std::string hot_line(const Inspection& inspection) {
   return line;
 }
 
-void print_record(Invocation& call, const Inspection& inspection) {
+void print_record(Invocation& call, const Inspection& inspection, const Status& waiting) {
   const metadata::RevisionRecord& record = inspection.record;
   auto row = [&call](std::string_view name, const std::string& value) {
     std::string line(name);
@@ -212,6 +213,7 @@ void print_record(Invocation& call, const Inspection& inspection) {
   row("created", format_rfc3339(record.created_at_ms));
   row("updated", format_rfc3339(record.updated_at_ms));
   if (const std::string policy = policy_words(record.policy); !policy.empty()) row("policy", policy);
+  if (!waiting.ok()) row("waiting", status_words(waiting));
   if (!record.summary.manifest_sha256.empty()) row("manifest", "sha256 " + record.summary.manifest_sha256);
   for (const auto& [key, value] : record.labels) row("label", printable(key) + "=" + printable(value));
   if (inspection.writer) {
@@ -240,8 +242,8 @@ void print_record(Invocation& call, const Inspection& inspection) {
   if (inspection.read_only) row("store", "read-only");
 }
 
-void print_human(Invocation& call, const Inspection& inspection) {
-  print_record(call, inspection);
+void print_human(Invocation& call, const Inspection& inspection, const Status& waiting) {
+  print_record(call, inspection, waiting);
   if (!inspection.manifest) return;
   const StoredManifest& manifest = *inspection.manifest;
   if (call.has("--files")) {
@@ -284,11 +286,11 @@ Status run_inspect(Invocation& call) {
   SY_ASSIGN_OR_RETURN(const auto store, call.open_store(store::OpenMode::kRead));
   SY_ASSIGN_OR_RETURN(const Inspection inspection, store->inspect(selector));
   if (call.json()) {
-    print_json(call, inspection);
+    print_json(call, inspection, store->why_it_waits(inspection.record));
   } else if (call.quiet()) {
     print_quiet(call, inspection);
   } else {
-    print_human(call, inspection);
+    print_human(call, inspection, store->why_it_waits(inspection.record));
   }
   return {};
 }

@@ -70,6 +70,11 @@ std::string runner_words(const metadata::OperationView& view) {
          " if it gives no sign of life until then";
 }
 
+std::string status_words(const Status& status) {
+  std::string text = printable(status.message());
+  return status.hint().empty() ? text : text + " -> " + printable(status.hint());
+}
+
 std::string part_words(std::uint64_t part, std::uint64_t whole, std::string_view noun) {
   return std::to_string(part) + " of " + counted(whole, noun);
 }

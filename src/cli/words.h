@@ -25,6 +25,9 @@ std::string nothing_to_bring(const metadata::RevisionRecord& record);
 /// Who carries out a running operation, or what goes on with it.
 std::string runner_words(const metadata::OperationView& view);
 
+/// A message and what to do about it, as a value of a row.
+std::string status_words(const Status& status);
+
 /// "12 of 40 objects".
 std::string part_words(std::uint64_t part, std::uint64_t whole, std::string_view noun);
 

@@ -445,7 +445,10 @@ TEST_F(PoliciesTest, ACooldownKeepsARevisionWhereItCameTo) {
   release(held);
   ASSERT_TRUE(evict().ok()) << "AUTO does not refuse who asks for it";
   const auto again = lease(identity_);
-  EXPECT_TRUE(reconcile().changes.empty()) << "it was moved less than five minutes ago";
+  const ReconcileReport cools = reconcile();
+  EXPECT_TRUE(cools.changes.empty()) << "it was moved less than five minutes ago";
+  ASSERT_EQ(cools.waiting.size(), 1U) << "and it says so";
+  EXPECT_EQ(cools.waiting.front().why.to_string(), why_it_waits(*context_, record()).to_string());
   release(again);
 }
 
@@ -536,6 +539,35 @@ TEST_F(PoliciesTest, WhatOthersBeginDuringALookIsNotTakenForItsOwn) {
   runtime_.on("tier.instance", [] {});
   ASSERT_TRUE(record().operation);
   EXPECT_TRUE(report.left_at.empty());
+}
+
+TEST_F(PoliciesTest, WhatARevisionWaitsForIsTold) {
+  const auto why = [&] { return why_it_waits(*context_, record()); };
+  EXPECT_TRUE(why().ok()) << "MANUAL";
+  set_policy(identity_, PolicyMode::kAuto, Residency::kHot);
+  EXPECT_EQ(why().code(), Code::kBusy);
+  EXPECT_NE(why().message().find("nobody reads it"), std::string::npos) << why().message();
+  EXPECT_EQ(hot_->find().value(), nullptr) << "who only looks makes no memory";
+  const auto held = lease(identity_);
+  EXPECT_TRUE(why().ok()) << "nothing is known to be in the way";
+  use_capacity(2 * kMiB);
+  ASSERT_TRUE(hot_->make().ok());
+  EXPECT_EQ(why().code(), Code::kNoSpace);
+  EXPECT_NE(why().message().find("is read now, would be HOT"), std::string::npos) << why().message();
+  use_capacity(64 * kMiB);
+  EXPECT_TRUE(why().ok()) << "the next reconcile brings it";
+  ASSERT_TRUE(rehydrate(identity_).ok());
+  EXPECT_TRUE(why().ok()) << "it is there";
+  set_policy(identity_, PolicyMode::kPinned, Residency::kCold);
+  EXPECT_EQ(why().code(), Code::kBusy);
+  EXPECT_NE(why().message().find("is pinned to COLD and HOT, and somebody reads it"), std::string::npos)
+      << why().message();
+  release(held);
+  EXPECT_TRUE(why().ok()) << "the next reconcile evicts it";
+  request_.wait = false;
+  ASSERT_TRUE(evict().ok());
+  EXPECT_EQ(why().code(), Code::kBusy);
+  EXPECT_NE(why().message().find("which nobody carries out"), std::string::npos) << why().message();
 }
 
 }  // namespace

@@ -390,7 +390,7 @@ Result<ReconcileReport> run_reconcile(Context& context, const std::optional<Sele
     std::ranges::move(one.failed, std::back_inserter(report.failed));
   };
   const Asked asked = selector ? Asked(std::move(looked.whose)) : Asked();
-  SY_RETURN_IF_ERROR(report_policies(context, asked, observer, cancel, {.tell = add}));
+  SY_RETURN_IF_ERROR(report_policies(context, asked, observer, cancel, {.tell = add, .of_stays = true}));
   return std::move(report);
 }
 
