@@ -161,9 +161,11 @@ std::string operation_line(const metadata::Operation& operation) {
 
 /// What of it lies in memory. A record may name a memory that others mount, or that is gone.
 std::string hot_line(const Inspection& inspection) {
-  std::string line = counted(inspection.hot_objects, "object") + ", " + format_size(inspection.hot_bytes);
   const std::uint64_t all = inspection.record.summary.payload_count;
-  if (inspection.hot_objects > 0 && inspection.hot_objects < all) line += "; of " + counted(all, "object");
+  const bool is_part = inspection.hot_objects > 0 && inspection.hot_objects < all;
+  std::string line =
+      (is_part ? part_words(inspection.hot_objects, all, "object") : counted(inspection.hot_objects, "object")) + ", " +
+      format_size(inspection.hot_bytes);
   if (inspection.hot_objects > 0) line += "; memory instance " + inspection.hot_instance;
   if (!inspection.hot_unknown.ok()) {
     return line + "; the record counts " + std::to_string(inspection.record.hot_members) + " in memory instance " +

@@ -158,6 +158,11 @@ Status why_it_waits(Context& context, const metadata::RevisionRecord& record) {
                      record.summary.payload_count > 0;
   if (!moves || context.hot == nullptr) return {};
   const metadata::Identity& identity = record.identity;
+  if (record.availability == metadata::Availability::kDegraded && record.residency != record.policy.prefer) {
+    const std::string ref = formats::format_ref(identity);
+    return {Code::kNotReady, fmt::format("{} is DEGRADED, and no policy moves it before it is whole again", ref),
+            fmt::format("`steelyard repair {}`, with --source the folder it was imported from, restores it", ref)};
+  }
   if (record.operation) return waits_for_operation(context, *record.operation, formats::format_ref(identity));
   SY_ASSIGN_OR_RETURN(const metadata::LastUse now, context.catalog.use_now());
   SY_ASSIGN_OR_RETURN(const auto placement, find_placement_for(context, Asked({identity}), now, MemoryFor::kLook));

@@ -568,6 +568,13 @@ TEST_F(PoliciesTest, WhatARevisionWaitsForIsTold) {
   ASSERT_TRUE(evict().ok());
   EXPECT_EQ(why().code(), Code::kBusy);
   EXPECT_NE(why().message().find("which nobody carries out"), std::string::npos) << why().message();
+  reconcile();
+  ASSERT_EQ(record().residency, Residency::kCold);
+  EXPECT_TRUE(why().ok()) << "it is there";
+  set_policy(identity_, PolicyMode::kAuto, Residency::kHot);
+  fs::remove(cold_object(0));
+  reconcile();
+  EXPECT_EQ(why().code(), Code::kNotReady) << "nothing moves what is DEGRADED";
 }
 
 }  // namespace
