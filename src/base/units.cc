@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdio>
 #include <optional>
+#include <set>
 #include <span>
 
 #include "base/check.h"
@@ -180,6 +181,16 @@ std::string format_size(std::uint64_t bytes) {
     return text.data() + std::string(unit.name);
   }
   check_failed(__FILE__, __LINE__, "format_size", "no unit fits");
+}
+
+std::vector<std::string> format_sizes_apart(std::initializer_list<std::uint64_t> sizes) {
+  std::vector<std::string> texts;
+  std::set<std::string> told;
+  for (const std::uint64_t size : sizes) told.insert(texts.emplace_back(format_size(size)));
+  if (told.size() == std::set<std::uint64_t>(sizes).size()) return texts;
+  texts.clear();
+  for (const std::uint64_t size : sizes) texts.push_back(std::to_string(size) + "B");
+  return texts;
 }
 
 std::string format_duration(std::int64_t duration_ms) {

@@ -5,8 +5,10 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/status.h"
 
@@ -20,6 +22,9 @@ Result<std::uint64_t> parse_size(std::string_view text);
 /// significant digits, `1.46KiB`. parse_size reads the exact forms back (but `16384PiB`, to which the last values of
 /// the type are rounded).
 std::string format_size(std::uint64_t bytes);
+
+/// The sizes of one message: as format_size, but all of them in bytes where two that differ would read the same.
+std::vector<std::string> format_sizes_apart(std::initializer_list<std::uint64_t> sizes);
 
 /// "1 object", "3 objects".
 std::string counted(std::uint64_t count, std::string_view noun);

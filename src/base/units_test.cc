@@ -107,6 +107,14 @@ TEST(FormatSize, ExactOrThreeDigits) {
   for (const auto& [bytes, text] : cases) EXPECT_EQ(format_size(bytes), text) << bytes;
 }
 
+TEST(SizesApart, ThoseThatWouldReadTheSameAreInBytes) {
+  using Texts = std::vector<std::string>;
+  EXPECT_EQ(format_sizes_apart({41'943'041, 41'943'040}), (Texts{"40.0MiB", "40MiB"}));
+  EXPECT_EQ(format_sizes_apart({41'943'042, 41'943'041}), (Texts{"41943042B", "41943041B"}));
+  EXPECT_EQ(format_sizes_apart({41'943'042, 41'943'041, 1024}), (Texts{"41943042B", "41943041B", "1024B"}));
+  EXPECT_EQ(format_sizes_apart({41'943'041, 41'943'041}), (Texts{"40.0MiB", "40.0MiB"})) << "they are the same";
+}
+
 TEST(FormatSize, WholePowersReadBack) {
   for (std::uint64_t unit = 1; unit <= kGiB * kMiB; unit *= kKiB) {
     for (const std::uint64_t count : {1, 3, 512, 1000, 1023, 1025, 9999}) {

@@ -407,14 +407,30 @@ Result<RevisionRecord> Catalog::cancel_operation(const metadata::CancelOperation
 }
 
 Result<metadata::OperationView> Catalog::query_operation(const std::string& operation_id) {
+  return judge_runner([&](const StateView& view) { return metadata::get_operation(view, operation_id); });
+}
+
+Result<bool> Catalog::is_being_run(const Identity& identity) {
+  SY_ASSIGN_OR_RETURN(const metadata::OperationView found,
+                      judge_runner([&](const StateView& view) -> Result<metadata::OperationView> {
+                        metadata::OperationView running;
+                        SY_ASSIGN_OR_RETURN(running.runner, metadata::find_runner(view, identity));
+                        return running;
+                      }));
+  return found.is_being_run();
+}
+
+Result<metadata::OperationView> Catalog::judge_runner(
+    const std::function<Result<metadata::OperationView>(const StateView&)>& read) {
   metadata::OperationView found;
   SY_RETURN_IF_ERROR(log_.view([&](const StateView& view) -> Status {
-    SY_ASSIGN_OR_RETURN(found, metadata::get_operation(view, operation_id));
+    SY_ASSIGN_OR_RETURN(found, read(view));
     if (!found.runner) return {};
     SY_ASSIGN_OR_RETURN(const EpochState epoch, metadata::epoch_of(view));
     found.runner_left_ms = metadata::life_of(*found.runner, epoch, now()).left_ms;
     return {};
   }));
+  found.runner_is_gone = found.runner && runtime_.provably_gone(found.runner->process);
   return found;
 }
 

@@ -157,7 +157,7 @@ class Catalog {
   Result<metadata::Answer> permit_removal(const metadata::PermitRemoval& command);
   Result<metadata::RevisionRecord> end_operation(const metadata::EndOperation& command);
   Result<metadata::RevisionRecord> cancel_operation(const metadata::CancelOperation& command);
-  /// A running one with its runner's progress and the time that is left of its token. NOT_FOUND when no record retains
+  /// A running one with its runner's progress and whether that lives. NOT_FOUND when no record retains
   /// it.
   Result<metadata::OperationView> query_operation(const std::string& operation_id);
 
@@ -213,6 +213,9 @@ class Catalog {
   Result<metadata::Answer> mutate(const metadata::Command& command);
   /// The writer in the way of a Begin, if there is one.
   Result<std::optional<metadata::Writer>> find_writer_of(const metadata::BeginWeightImport& command);
+  /// Reads an operation, or only its runner, and judges the runner.
+  Result<metadata::OperationView> judge_runner(
+      const std::function<Result<metadata::OperationView>(const metadata::StateView&)>& read);
   /// Whether the process of the revision's runner is provably gone, which the command says then.
   Result<bool> prove_gone(metadata::TakeOperation& command);
   /// What the command would come to now, without appending anything.

@@ -199,16 +199,4 @@ Result<std::vector<Identity>> Catalog::find_overdue(std::int64_t abandon_after_m
   return due;
 }
 
-Result<bool> Catalog::is_being_run(const Identity& identity) {
-  std::optional<metadata::Runner> runner;
-  SY_RETURN_IF_ERROR(log_.view([&](const StateView& view) -> Status {
-    SY_ASSIGN_OR_RETURN(runner, metadata::find_runner(view, identity));
-    if (!runner) return {};
-    SY_ASSIGN_OR_RETURN(const metadata::EpochState epoch, metadata::epoch_of(view));
-    if (!metadata::life_of(*runner, epoch, now()).live) runner.reset();
-    return {};
-  }));
-  return runner && !runtime_.provably_gone(runner->process);
-}
-
 }  // namespace steelyard::catalog

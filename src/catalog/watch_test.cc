@@ -282,6 +282,7 @@ TEST_F(WatchTest, WhatTimeAloneHasMadeDue) {
   const auto started = catalog.start_operation(start);
   ASSERT_TRUE(started.ok()) << started.status().to_string();
   EXPECT_TRUE(*catalog.is_being_run(start.identity));
+  EXPECT_TRUE(catalog.query_operation(start.operation_id)->is_being_run());
   const Status busy(Code::kBusy, "busy", "wait");
   EXPECT_EQ(catalog.name_gone_runner(start.identity, busy).hint(), "wait") << "it lives";
   EXPECT_TRUE(catalog.find_overdue(3'600'000)->empty());
@@ -291,6 +292,7 @@ TEST_F(WatchTest, WhatTimeAloneHasMadeDue) {
   report.give_back = true;
   ASSERT_TRUE(catalog.report_operation(report).ok());
   EXPECT_FALSE(*catalog.is_being_run(start.identity));
+  EXPECT_FALSE(catalog.query_operation(start.operation_id)->is_being_run()) << "it gave it back";
   // Another process had that pid.
   metadata::TakeOperation take;
   take.identity = start.identity;
@@ -299,6 +301,8 @@ TEST_F(WatchTest, WhatTimeAloneHasMadeDue) {
   take.runner.token = std::string(32, 'd');
   take.runner.process.start_ticks += 1000;
   ASSERT_TRUE(catalog.take_operation(take).ok());
+  EXPECT_FALSE(*catalog.is_being_run(start.identity));
+  EXPECT_FALSE(catalog.query_operation(start.operation_id)->is_being_run()) << "it is gone";
   start.operation_id = std::string(32, 'e');
   start.expected_metadata_generation = catalog.get_weight_revision(start.identity)->metadata_generation;
   const Status in_the_way = catalog.start_operation(start).status();

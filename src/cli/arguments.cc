@@ -69,30 +69,33 @@ class Parser {
       out_.operands.emplace_back(word);
       return {};
     }
-    if (!group_.empty()) {
-      out_.verb = find_verb(group_, word);
+    if (!out_.group.empty()) {
+      out_.verb = find_verb(out_.group, word);
       if (out_.verb != nullptr) return {};
+      if (word == "help") {
+        out_.help = true;
+        return {};
+      }
       std::vector<std::string_view> known;
       for (const VerbSpec* verb : all_verbs()) {
-        if (verb->name == group_) known.push_back(verb->sub);
+        if (verb->name == out_.group) known.push_back(verb->sub);
       }
-      return unknown_word("`" + group_ + " " + printable(word) + "` is not known", word, known, group_ + " ");
+      return unknown_word("`" + out_.group + " " + printable(word) + "` is not known", word, known, out_.group + " ");
     }
     if (word == "model" && !model_) {
       model_ = true;
       return {};
     }
-    if (word == "help") {
-      out_.help = true;
+    if (word == "help" || word == "version") {
+      (word == "help" ? out_.help : out_.version) = true;
       return {};
     }
     if (has_subs(word)) {
-      group_ = word;
+      out_.group = word;
       return {};
     }
     out_.verb = find_verb(word);
     if (out_.verb != nullptr) return {};
-    if (out_.help) return {};
     if (const std::string_view here = verb_elsewhere(word); !here.empty()) {
       return usage_error("unknown verb " + in_quotes(word), "did you mean `" + std::string(here) + "`?");
     }
@@ -118,12 +121,12 @@ class Parser {
   }
 
   Result<Arguments> missing_verb() const {
-    if (!group_.empty()) {
+    if (!out_.group.empty()) {
       std::string subs;
       for (const VerbSpec* verb : all_verbs()) {
-        if (verb->name == group_) subs += (subs.empty() ? "" : ", ") + full_name(*verb);
+        if (verb->name == out_.group) subs += (subs.empty() ? "" : ", ") + full_name(*verb);
       }
-      return usage_error("`" + group_ + "` needs to know what to do", "wanted one of: " + subs);
+      return usage_error("`" + out_.group + "` needs to know what to do", "wanted one of: " + subs);
     }
     return usage_error("no verb is given", "`steelyard --help` lists them; begin with `steelyard import FOLDER`");
   }
@@ -201,6 +204,11 @@ class Parser {
                             value_of(name, attached, std::string(flag->placeholder) + ": " + std::string(flag->help)));
         if (value.empty())
           return usage_error(std::string(name) + " is empty; wanted " + std::string(flag->placeholder), "");
+        if (!flag->choices.empty()) {
+          const auto choice = find_choice(flag->choices, value);
+          if (!choice) return bad_flag(name, value, listed(flag->choices));
+          value = *choice;
+        }
       }
       out_.flags.emplace_back(flag, std::move(value));
       return {};
@@ -278,7 +286,6 @@ class Parser {
   std::size_t at_ = 0;
   bool only_operands_ = false;
   bool model_ = false;
-  std::string group_;  ///< a verb that wants a sub-verb
   Arguments out_;
 };
 

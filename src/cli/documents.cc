@@ -101,17 +101,37 @@ void write_operation(Json& json, const std::optional<metadata::Operation>& opera
   json.end_object();
 }
 
-void write_runner(Runtime& runtime, Json& json, const std::optional<metadata::OperationView>& found) {
+void write_runner(Json& json, const std::optional<metadata::OperationView>& found) {
   const bool runs = found && found->operation.state == metadata::OperationState::kRunning && found->runner;
   json.key("runner");
   if (!runs || found->runner->token.empty()) {
     json.null();
   } else {
     json.begin_object().key("holder").string(found->runner->holder);
-    json.key("gone").boolean(runtime.provably_gone(found->runner->process));
+    json.key("gone").boolean(found->runner_is_gone);
     json.key("ttl_seconds_left").seconds(static_cast<double>(found->runner_left_ms) / 1000).end_object();
   }
   json.key("source").string_or_null(runs ? found->runner->source : std::string());
+}
+
+metadata::OperationView view_of_operation(store::Store& store, const RevisionRecord& record,
+                                          const metadata::Operation& operation) {
+  auto found = store.operation(operation.operation_id);
+  if (found.ok()) return std::move(found).value();
+  metadata::OperationView as_recorded;
+  as_recorded.record = record;
+  as_recorded.operation = operation;
+  return as_recorded;
+}
+
+void write_waiting(Json& json, const Status& why) {
+  json.key("waiting");
+  if (why.ok()) {
+    json.null();
+    return;
+  }
+  json.begin_object().key("what").string(why.message()).key("code").string(code_name(why.code()));
+  json.key("hint").string(why.hint()).end_object();
 }
 
 Json& begin_operation_document(Json& json, const std::optional<metadata::Operation>& operation) {

@@ -66,8 +66,8 @@ std::string global_flags() {
   }
   out +=
       entry("--config FILE", "a TOML file with settings (default: `$XDG_CONFIG_HOME/steelyard/config.toml` if there)");
-  out += entry("-h, --help", "of the program, or of the verb that is given");
-  out += entry("--version", "print the version");
+  out += entry("-h, --help", "of the program, or of the verb that is given; `steelyard help VERB` is the same");
+  out += entry("--version", "print the version; `steelyard version` is the same");
   return out;
 }
 
@@ -107,8 +107,17 @@ std::string help_of(const VerbSpec& verb) {
       out += entry(left, std::string(flag.help) + (flag.repeatable ? " (repeatable)" : ""));
     }
   }
+  if (!verb.example.empty()) out += "\n" + std::string(verb.example);
   out += "\n" + global_flags();
   return out + "\nEvery other setting is a flag too; `steelyard --help` lists them.\n";
+}
+
+std::string help_of_group(std::string_view name) {
+  std::string out = "usage: steelyard " + std::string(name) + " VERB [flags] [arguments]\n\nVerbs:\n";
+  for (const VerbSpec* verb : all_verbs()) {
+    if (verb->name == name) out += entry(name_of(*verb) + " " + std::string(verb->operands), verb->summary);
+  }
+  return out + "\n`steelyard " + std::string(name) + " VERB --help` has the flags of each.\n";
 }
 
 }  // namespace steelyard::cli

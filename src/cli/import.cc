@@ -172,7 +172,6 @@ Result<metadata::Policy> policy_of(const Settings& settings) {
 /// Whether the revision is to be in memory when the command ends.
 Result<bool> wants_memory(const Invocation& call) {
   const auto flag = call.find("--residency");
-  if (flag && *flag != "hot" && *flag != "cold") return bad_flag("--residency", *flag, "hot or cold");
   const std::string wanted = flag.value_or(call.settings().text("policy.prefer"));
   if (wanted != "mixed") return wanted == "hot";
   return Status(Code::kInvalidArgument, "policy.prefer is mixed, and an import ends hot or cold",
@@ -336,6 +335,13 @@ Status run_import(Invocation& call) {
 
 }  // namespace
 
+constexpr std::string_view kExample =
+    "--policy-prefer, --policy-ratio and --policy-mode are recorded with the revision as its policy, as by `policy "
+    "set`.\n"
+    "With a quarter of it kept in memory by the next `steelyard reconcile`:\n\n"
+    "  steelyard import ./llama llama-70b --policy-prefer mixed --policy-ratio 0.25 --policy-mode pinned "
+    "--residency cold\n";
+
 constinit const VerbSpec kImportVerb = {
     .name = "import",
     .operands = "SOURCE [REF]",
@@ -344,6 +350,7 @@ constinit const VerbSpec kImportVerb = {
     .summary = "make a revision of a checkpoint folder, a hub snapshot or one weight file",
     .prints = "the complete reference of the new revision as its last line",
     .flags = kFlags,
+    .example = kExample,
     .run = run_import};
 
 }  // namespace steelyard::cli

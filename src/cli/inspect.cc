@@ -109,7 +109,7 @@ void write_memory(Json& json, const Inspection& inspection) {
   json.end_object();
 }
 
-void print_json(Invocation& call, const Inspection& inspection) {
+void print_json(Invocation& call, const Inspection& inspection, const Status& waiting) {
   Json json;
   begin_document(json).key("revision");
   write_revision(json, inspection.record, inspection.active_leases);
@@ -138,7 +138,8 @@ void print_json(Invocation& call, const Inspection& inspection) {
   for (const auto& row : inspection.leases) write_lease(json, row.lease, row.left_ms, false);
   json.end_array().key("operation");
   write_operation(json, inspection.operation ? inspection.operation->operation : inspection.record.operation);
-  write_runner(call.runtime(), json, inspection.operation);
+  write_runner(json, inspection.operation);
+  write_waiting(json, waiting);
   json.key("read_only").boolean(inspection.read_only).end_object();
   call.out().line(json.text());
 }
@@ -160,9 +161,11 @@ std::string operation_line(const metadata::Operation& operation) {
 
 /// What of it lies in memory. A record may name a memory that others mount, or that is gone.
 std::string hot_line(const Inspection& inspection) {
-  std::string line = counted(inspection.hot_objects, "object") + ", " + format_size(inspection.hot_bytes);
   const std::uint64_t all = inspection.record.summary.payload_count;
-  if (inspection.hot_objects > 0 && inspection.hot_objects < all) line += "; of " + counted(all, "object");
+  const bool is_part = inspection.hot_objects > 0 && inspection.hot_objects < all;
+  std::string line =
+      (is_part ? part_words(inspection.hot_objects, all, "object") : counted(inspection.hot_objects, "object")) + ", " +
+      format_size(inspection.hot_bytes);
   if (inspection.hot_objects > 0) line += "; memory instance " + inspection.hot_instance;
   if (!inspection.hot_unknown.ok()) {
     return line + "; the record counts " + std::to_string(inspection.record.hot_members) + " in memory instance " +
@@ -182,7 +185,7 @@ std::string hot_line(const Inspection& inspection) {
   return line;
 }
 
-void print_record(Invocation& call, const Inspection& inspection) {
+void print_record(Invocation& call, const Inspection& inspection, const Status& waiting) {
   const metadata::RevisionRecord& record = inspection.record;
   auto row = [&call](std::string_view name, const std::string& value) {
     std::string line(name);
@@ -212,6 +215,7 @@ void print_record(Invocation& call, const Inspection& inspection) {
   row("created", format_rfc3339(record.created_at_ms));
   row("updated", format_rfc3339(record.updated_at_ms));
   if (const std::string policy = policy_words(record.policy); !policy.empty()) row("policy", policy);
+  if (!waiting.ok()) row("waiting", status_words(waiting));
   if (!record.summary.manifest_sha256.empty()) row("manifest", "sha256 " + record.summary.manifest_sha256);
   for (const auto& [key, value] : record.labels) row("label", printable(key) + "=" + printable(value));
   if (inspection.writer) {
@@ -229,7 +233,7 @@ void print_record(Invocation& call, const Inspection& inspection) {
   row("cold", cold);
   if (inspection.hot_objects > 0 || !record.hot_instance.empty()) row("hot", hot_line(inspection));
   if (running != nullptr) row("operation", operation_line(*running));
-  if (inspection.operation) row("runner", runner_words(call.runtime(), *inspection.operation));
+  if (inspection.operation) row("runner", runner_words(*inspection.operation));
   for (auto ended = record.finished_operations.rbegin(); ended != record.finished_operations.rend(); ++ended) {
     row("ended", operation_line(*ended));
   }
@@ -240,8 +244,8 @@ void print_record(Invocation& call, const Inspection& inspection) {
   if (inspection.read_only) row("store", "read-only");
 }
 
-void print_human(Invocation& call, const Inspection& inspection) {
-  print_record(call, inspection);
+void print_human(Invocation& call, const Inspection& inspection, const Status& waiting) {
+  print_record(call, inspection, waiting);
   if (!inspection.manifest) return;
   const StoredManifest& manifest = *inspection.manifest;
   if (call.has("--files")) {
@@ -284,11 +288,11 @@ Status run_inspect(Invocation& call) {
   SY_ASSIGN_OR_RETURN(const auto store, call.open_store(store::OpenMode::kRead));
   SY_ASSIGN_OR_RETURN(const Inspection inspection, store->inspect(selector));
   if (call.json()) {
-    print_json(call, inspection);
+    print_json(call, inspection, store->why_it_waits(inspection.record));
   } else if (call.quiet()) {
     print_quiet(call, inspection);
   } else {
-    print_human(call, inspection);
+    print_human(call, inspection, store->why_it_waits(inspection.record));
   }
   return {};
 }

@@ -47,9 +47,7 @@ Result<metadata::ListQuery> query_of(const Invocation& call) {
   }
   query.all = call.has("--all");
   for (const std::string& name : call.all("--state")) {
-    const auto state = metadata::availability_from_name(name);
-    if (!state) return bad_flag("--state", name, "one of IMPORTING, READY, DEGRADED, DELETING, DELETED");
-    query.states.push_back(*state);
+    if (const auto state = metadata::availability_from_name(name)) query.states.push_back(*state);
   }
   if (query.all && !query.states.empty()) {
     return Status(Code::kInvalidArgument, "--all and --state exclude each other");
@@ -104,8 +102,7 @@ std::string nothing_listed(const Invocation& call) {
 /// How far it is stands beside the record.
 std::string operation_of(store::Store& store, const metadata::RevisionRecord& record) {
   if (!record.operation) return "";
-  const auto found = store.operation(record.operation->operation_id);
-  return operation_words(found.ok() ? found->operation : *record.operation);
+  return operation_words(view_of_operation(store, record, *record.operation).operation);
 }
 
 /// `store` is there where something is listed.
@@ -147,6 +144,10 @@ Status run_list(Invocation& call) {
   Result<std::unique_ptr<store::Store>> store = call.open_store(store::OpenMode::kRead);
   // Where no store is, nothing is in it.
   if (!store.ok() && store.code() != Code::kNotFound) return store.status();
+  if (!store.ok()) {
+    write_stderr("note: there is no store at " + printable(call.settings().text("store")) +
+                 " yet; `steelyard import` makes it\n");
+  }
   if (store.ok()) {
     SY_ASSIGN_OR_RETURN(page, (*store)->list(query));
     if (call.json() || !call.quiet()) {

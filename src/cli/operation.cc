@@ -33,7 +33,7 @@ void print_human(Invocation& call, const metadata::OperationView& found) {
   if (operation.ended_at_ms != 0) row("ended", format_rfc3339(operation.ended_at_ms));
   if (operation.state != metadata::OperationState::kRunning) return;
   if (found.runner && !found.runner->source.empty()) row("source", printable(found.runner->source));
-  row("runner", runner_words(call.runtime(), found));
+  row("runner", runner_words(found));
 }
 
 Status print(Invocation& call, store::Store& store, const metadata::OperationView& found) {
@@ -44,7 +44,7 @@ Status print(Invocation& call, store::Store& store, const metadata::OperationVie
   SY_ASSIGN_OR_RETURN(const std::uint64_t leases, store.active_leases(found.record.identity));
   Json json;
   begin_operation_document(json, found.operation);
-  write_runner(call.runtime(), json, found);
+  write_runner(json, found);
   call.out().line(end_with_revision(json, found.record, leases));
   return {};
 }

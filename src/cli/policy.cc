@@ -3,6 +3,8 @@
 #include "cli/documents.h"
 #include "cli/verbs.h"
 #include "cli/words.h"
+#include "metadata/mixed_plan.h"
+#include "store/resolve.h"
 
 namespace steelyard::cli {
 namespace {
@@ -25,26 +27,32 @@ constexpr FlagSpec kSetFlags[] = {
     kExpectGeneration,
 };
 
-Result<std::optional<Residency>> preference_of(const Invocation& call) {
+std::optional<Residency> preference_of(const Invocation& call) {
   const auto text = call.find("--prefer");
-  if (!text) return std::optional<Residency>();
-  if (*text == "hot") return std::optional(Residency::kHot);
-  if (*text == "cold") return std::optional(Residency::kCold);
-  if (*text == "mixed") return std::optional(Residency::kMixed);
-  return bad_flag("--prefer", *text, "hot, cold or mixed");
+  if (!text) return std::nullopt;
+  return *text == "hot" ? Residency::kHot : *text == "cold" ? Residency::kCold : Residency::kMixed;
 }
 
-Result<std::optional<PolicyMode>> mode_of(const Invocation& call) {
+std::optional<PolicyMode> mode_of(const Invocation& call) {
   const auto text = call.find("--mode");
-  if (!text) return std::optional<PolicyMode>();
-  if (*text == "pinned") return std::optional(PolicyMode::kPinned);
-  if (*text == "manual") return std::optional(PolicyMode::kManual);
-  if (*text == "auto") return std::optional(PolicyMode::kAuto);
-  return bad_flag("--mode", *text, "pinned, manual or auto");
+  if (!text) return std::nullopt;
+  return *text == "pinned" ? PolicyMode::kPinned : *text == "manual" ? PolicyMode::kManual : PolicyMode::kAuto;
+}
+
+/// Whether it is where its policy wants it: of MIXED, what is in memory is the set that the ratio gives.
+bool is_as_wanted(store::Store& store, const RevisionRecord& record) {
+  if (record.residency != record.policy.prefer) return false;
+  if (!record.policy.ratio_millionths) return true;
+  const auto seen = store.inspect(store::selector_of(record.identity));
+  if (!seen.ok() || !seen->manifest) return false;
+  std::vector<std::uint64_t> sizes;
+  for (const formats::ObjectEntry& object : seen->manifest->objects) sizes.push_back(object.bytes);
+  const auto plan = metadata::plan_mixed(sizes, *record.policy.ratio_millionths);
+  return plan.ok() && record.hot_millionths == plan->hot_millionths;
 }
 
 /// What follows from the policy, and when: nothing is moved by setting it.
-std::string what_follows(const RevisionRecord& record) {
+std::string what_follows(const RevisionRecord& record, bool is_met) {
   const Policy& policy = record.policy;
   const std::string where = place_words(policy);
   if (!is_published(record.availability)) return "nothing: it is " + std::string(name_of(record.availability));
@@ -60,17 +68,19 @@ std::string what_follows(const RevisionRecord& record) {
     case PolicyMode::kPinned:
       break;
   }
-  if (record.residency == policy.prefer && policy.prefer != Residency::kMixed) return "it stays " + where;
+  if (is_met) return "it is there, and stays " + where;
   return "a reconcile keeps it " + where + (policy.prefer == Residency::kHot ? "" : ", once nobody reads it") +
          "; requests for anything else are refused";
 }
 
 Status print(Invocation& call, store::Store& store, const RevisionRecord& record) {
+  const Status waiting = store.why_it_waits(record);
   if (call.json()) {
     SY_ASSIGN_OR_RETURN(const std::uint64_t leases, store.active_leases(record.identity));
     Json json;
     begin_document(json).key("policy");
     write_policy(json, record.policy);
+    write_waiting(json, waiting);
     json.key("revision");
     write_revision(json, record, leases);
     json.end_object();
@@ -90,11 +100,11 @@ Status print(Invocation& call, store::Store& store, const RevisionRecord& record
   row("prefer", lower_case(name_of(record.policy.prefer)));
   if (record.policy.ratio_millionths) row("ratio", format_ratio(*record.policy.ratio_millionths));
   row("mode", lower_case(name_of(record.policy.mode)));
-  std::string now(name_of(record.residency));
-  if (record.hot_millionths) now += " (" + format_ratio(*record.hot_millionths) + " hot)";
+  std::string now = residency_words(record);
   if (record.operation) now += ", " + std::string(name_of(record.operation->kind));
   row("now", now);
-  row("follows", what_follows(record));
+  row("follows", what_follows(record, is_as_wanted(store, record)));
+  if (!waiting.ok()) row("waiting", status_words(waiting));
   return {};
 }
 
@@ -108,8 +118,8 @@ Status run_show(Invocation& call) {
 Status run_set(Invocation& call) {
   store::PolicyRequest request;
   SY_ASSIGN_OR_RETURN(request.target, call.selector(call.operands().front()));
-  SY_ASSIGN_OR_RETURN(request.prefer, preference_of(call));
-  SY_ASSIGN_OR_RETURN(request.mode, mode_of(call));
+  request.prefer = preference_of(call);
+  request.mode = mode_of(call);
   SY_ASSIGN_OR_RETURN(request.expected_generation, call.expected_generation());
   SY_ASSIGN_OR_RETURN(request.ratio_millionths, call.ratio("--ratio"));
   if (!request.prefer && !request.mode && !request.ratio_millionths) {

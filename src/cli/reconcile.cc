@@ -5,6 +5,7 @@
 #include "cli/progress.h"
 #include "cli/signals.h"
 #include "cli/verbs.h"
+#include "cli/words.h"
 
 namespace steelyard::cli {
 namespace {
@@ -26,9 +27,7 @@ void write_left(Json& json, const char* key, const std::vector<ReconcileReport::
 
 void print_left(Invocation& call, const std::string& how, const std::vector<ReconcileReport::Left>& left) {
   for (const ReconcileReport::Left& one : left) {
-    std::string line = how + ": " + one.ref + ": " + printable(one.why.message());
-    if (!one.why.hint().empty()) line += " -> " + printable(one.why.hint());
-    call.out().line(line);
+    call.out().line(how + ": " + one.ref + ": " + status_words(one.why));
   }
 }
 

@@ -44,7 +44,7 @@ void print_human(Invocation& call, store::Store& store, const store::RepairReque
     if (!result.operation) {
       call.out().line("nothing to repair is known; `steelyard verify " + ref + "` reads everything");
     } else if (!request.wait) {
-      call.out().line(started_words(call.runtime(), store, *result.operation, ref));
+      call.out().line(started_words(view_of_operation(store, result.record, *result.operation)));
     } else {
       call.out().line("restored " + counted(result.restored_objects, "object") + ", " +
                       format_size(result.restored_bytes));

@@ -48,6 +48,12 @@ std::string what_is_hot(const metadata::RevisionRecord& record) {
   return part_words(record.hot_members, all, "object") + (record.hot_members == 1 ? " is" : " are") + " in memory";
 }
 
+/// Where no operation was begun.
+std::string what_is_there(const metadata::RevisionRecord& record) {
+  return what_is_hot(record) + " already: " + ref_of(record) + " is " + residency_words(record) +
+         ", and nothing had to be moved";
+}
+
 /// "moved 4 objects into memory, removed 13 objects from memory".
 std::string what_moved(const store::ResidencyResult& result) {
   const std::uint64_t brought = result.moved_objects - result.removed_objects;
@@ -74,9 +80,9 @@ void print_human(Invocation& call, store::Store& store, bool wait, const store::
       call.out().line(what_went_here(result));
     } else if (!result.operation) {
       call.out().line(result.record.summary.payload_count == 0 ? nothing_to_bring(result.record)
-                                                               : what_is_hot(result.record) + " already");
+                                                               : what_is_there(result.record));
     } else if (!wait) {
-      call.out().line(started_words(call.runtime(), store, *result.operation, ref));
+      call.out().line(started_words(view_of_operation(store, result.record, *result.operation)));
     } else {
       call.out().line(what_moved(result) + ", " + format_size(result.read_bytes) +
                       " read from the cold tier: " + what_is_hot(result.record));

@@ -70,6 +70,11 @@ int print(const std::string& text, bool json) {
   return 0;
 }
 
+std::string help_text(const Arguments& arguments) {
+  if (arguments.verb != nullptr) return help_of(*arguments.verb);
+  return arguments.group.empty() ? front_page() : help_of_group(arguments.group);
+}
+
 }  // namespace
 
 int run(int argc, const char* const* argv) {
@@ -80,7 +85,7 @@ int run(int argc, const char* const* argv) {
 
   Result<Arguments> arguments = parse_arguments(words);
   if (!arguments.ok()) return fail(arguments.status(), json);
-  if (arguments->help) return print(arguments->verb == nullptr ? front_page() : help_of(*arguments->verb), json);
+  if (arguments->help) return print(help_text(*arguments), json);
   if (arguments->version) return print(version_text() + "\n", json);
 
   Result<Settings> settings = Settings::load(arguments->settings);

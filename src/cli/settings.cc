@@ -206,6 +206,16 @@ constexpr SettingSpec kTable[] = {
      .help = "the operator's word that every standby of a replicated log understands weight entries"},
 };
 
+std::vector<std::string> choices_of(std::string_view choices) {
+  std::vector<std::string> names;
+  while (!choices.empty()) {
+    const std::size_t end = choices.find('|');
+    names.emplace_back(choices.substr(0, end));
+    choices = end == std::string_view::npos ? std::string_view() : choices.substr(end + 1);
+  }
+  return names;
+}
+
 std::string lower(std::string_view text) {
   std::string out(text);
   std::transform(out.begin(), out.end(), out.begin(),
@@ -293,13 +303,23 @@ std::string wanted_of(const SettingSpec& spec) {
       return "a ratio from " + range;
     case kBool:
       return "true or false (or 1, yes, on, 0, no, off)";
-    case kChoice: {
-      std::string words(spec.choices);
-      for (std::size_t at = 0; (at = words.find('|', at)) != std::string::npos; at += 2) words.replace(at, 1, ", ");
-      return "one of " + words;
-    }
+    case kChoice:
+      return listed(spec.choices);
   }
   return {};
+}
+
+std::optional<std::string> find_choice(std::string_view choices, std::string_view text) {
+  for (const std::string& choice : choices_of(choices)) {
+    if (lower(choice) == lower(text)) return choice;
+  }
+  return std::nullopt;
+}
+
+std::string listed(std::string_view choices) {
+  std::string words;
+  for (const std::string& choice : choices_of(choices)) words += (words.empty() ? "one of " : ", ") + choice;
+  return words;
 }
 
 std::string default_words(const SettingSpec& spec) {
@@ -334,11 +354,9 @@ Result<SettingValue> parse_setting(const SettingSpec& spec, std::string_view tex
       return value;
     }
     case kChoice: {
-      const std::string framed = "|" + std::string(spec.choices) + "|";
-      if (text.empty() || text.find('|') != std::string_view::npos ||
-          framed.find("|" + std::string(text) + "|") == std::string::npos) {
-        return refuse(" is " + in_quotes(text));
-      }
+      auto choice = find_choice(spec.choices, text);
+      if (!choice) return refuse(" is " + in_quotes(text));
+      value.text = *std::move(choice);
       return value;
     }
     default:

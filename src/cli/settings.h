@@ -42,6 +42,11 @@ const SettingSpec* find_setting(std::string_view name);
 std::string flag_of(const SettingSpec& spec);
 std::string environment_of(const SettingSpec& spec);
 
+/// Of `a|b|c`: the one that is meant, in whatever case it is written.
+std::optional<std::string> find_choice(std::string_view choices, std::string_view text);
+/// "one of a, b, c".
+std::string listed(std::string_view choices);
+
 /// The allowed values in words: "a size from 16MiB to 1TiB".
 std::string wanted_of(const SettingSpec& spec);
 /// The default in words, as docs and `config show --defaults` have it.

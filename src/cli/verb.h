@@ -41,6 +41,7 @@ struct VerbSpec {
   std::string_view summary;
   std::string_view prints = {};  ///< the last line of stdout
   std::span<const FlagSpec> flags = {};
+  std::string_view example = {};  ///< lines for the end of its help
   Status (*run)(Invocation& call) = nullptr;
 };
 
@@ -50,7 +51,8 @@ std::span<const VerbSpec* const> all_verbs();
 /// What the command line asked for.
 struct Arguments {
   const VerbSpec* verb = nullptr;
-  bool help = false;  ///< of the verb, or the first page without one
+  bool help = false;  ///< of the verb, of the group, or the first page without one
+  std::string group;  ///< of a verb that wants a sub-verb, where that is not given
   bool version = false;
   SettingFlags settings;
   std::vector<std::string> operands;
@@ -63,6 +65,8 @@ Result<Arguments> parse_arguments(std::span<const char* const> words);
 /// Help texts.
 std::string front_page();
 std::string help_of(const VerbSpec& verb);
+/// Of a verb with sub-verbs.
+std::string help_of_group(std::string_view name);
 std::string version_text();
 
 /// A verb's arguments, settings and output.

@@ -74,7 +74,7 @@ struct Goal {
   }
 };
 
-Result<Goal> goal_of(const Invocation& call) {
+Goal goal_of(const Invocation& call) {
   Goal goal;
   const auto text = call.find("--until");
   if (!text) return goal;
@@ -83,8 +83,7 @@ Result<Goal> goal_of(const Invocation& call) {
   for (const Residency one : {Residency::kHot, Residency::kCold, Residency::kMixed}) {
     if (*text == name_of(one)) goal.residency = one;
   }
-  if (goal.availability || goal.residency) return goal;
-  return bad_flag("--until", *text, "one of IMPORTING, READY, DEGRADED, DELETING, DELETED, HOT, COLD, MIXED");
+  return goal;
 }
 
 /// "READY, HOT", "READY, MIXED 37 %, EVICTING".
@@ -240,8 +239,7 @@ class Follower {
     }
     std::string line =
         format_rfc3339(record.updated_at_ms) + "  " + ref_of(record) + "  " + std::string(name_of(record.availability));
-    if (is_published(record.availability)) line += "  " + std::string(name_of(record.residency));
-    if (record.hot_millionths) line += " (" + format_ratio(*record.hot_millionths) + " hot)";
+    if (is_published(record.availability)) line += "  " + residency_words(record);
     if (record.operation) line += "  " + std::string(name_of(record.operation->kind));
     call_.out().line(line);
     return {};
@@ -320,7 +318,7 @@ Status follow(Invocation& call, store::Store& store, Follower& follower, std::op
 
 Status run_watch(Invocation& call) {
   SY_ASSIGN_OR_RETURN(const store::Selector selector, call.selector(call.operands().front()));
-  SY_ASSIGN_OR_RETURN(Goal goal, goal_of(call));
+  Goal goal = goal_of(call);
   SY_ASSIGN_OR_RETURN(const auto timeout_ms, call.duration_ms("--timeout", 0, kTimeoutMsMax));
   if (!selector.ref.revision && !selector.ref.weight_generation && !goal.text.empty() && goal.text != "READY") {
     return {Code::kInvalidArgument,

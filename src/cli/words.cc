@@ -10,15 +10,19 @@
 namespace steelyard::cli {
 namespace {
 
-constexpr std::uint32_t kMillionthsInPercent = 10'000;
+/// "37 %"; what is next to nothing or to all says so.
+std::string share_words(std::uint32_t millionths) {
+  constexpr std::uint32_t kPercent = 10'000;
+  if (millionths < kPercent) return "<1 %";
+  if (millionths > 99 * kPercent) return ">99 %";
+  return std::to_string((millionths + kPercent / 2) / kPercent) + " %";
+}
 
 }  // namespace
 
 std::string residency_words(const metadata::RevisionRecord& record) {
   std::string text(name_of(record.residency));
-  if (!record.hot_millionths) return text;
-  const std::uint32_t percent = (*record.hot_millionths + kMillionthsInPercent / 2) / kMillionthsInPercent;
-  return text + " " + std::to_string(std::clamp<std::uint32_t>(percent, 1, 99)) + " %";
+  return record.hot_millionths ? text + " " + share_words(*record.hot_millionths) : text;
 }
 
 std::string place_words(const metadata::Policy& policy) {
@@ -39,23 +43,12 @@ std::string operation_words(const metadata::Operation& operation) {
   return text + " " + std::to_string(std::min(100, static_cast<int>(done * 100))) + " %";
 }
 
-namespace {
-
-bool has_live_runner(Runtime& runtime, const metadata::OperationView& view) {
-  return view.runner && !view.runner->token.empty() && view.runner_left_ms > 0 &&
-         !runtime.provably_gone(view.runner->process);
-}
-
-}  // namespace
-
-std::string started_words(Runtime& runtime, store::Store& store, const metadata::Operation& operation,
-                          const std::string& ref) {
-  const auto found = store.operation(operation.operation_id);
-  if (found.ok() && has_live_runner(runtime, *found)) {
-    return "operation " + operation.operation_id + " runs already: " + printable(found->runner->holder) +
-           " carries it out";
+std::string started_words(const metadata::OperationView& view) {
+  const std::string& id = view.operation.operation_id;
+  if (view.is_being_run()) {
+    return "operation " + id + " runs already: " + printable(view.runner->holder) + " carries it out";
   }
-  return "operation " + operation.operation_id + " is started; `" + store::command_of(operation, ref, "") +
+  return "operation " + id + " is started; `" + store::command_of(view.operation, ref_of(view.record), "") +
          "` or a reconcile carries it out";
 }
 
@@ -64,17 +57,22 @@ std::string nothing_to_bring(const metadata::RevisionRecord& record) {
          std::string(name_of(record.residency));
 }
 
-std::string runner_words(Runtime& runtime, const metadata::OperationView& view) {
+std::string runner_words(const metadata::OperationView& view) {
   const bool has_one = view.runner && !view.runner->token.empty();
   const std::string source = view.runner ? view.runner->source : "";
   const std::string next = "`" + store::command_of(view.operation, ref_of(view.record), source) +
                            (source.empty() ? "` or a reconcile goes on with it" : "` goes on with it");
   if (!has_one) return "none; " + next;
   const std::string holder = printable(view.runner->holder);
-  if (runtime.provably_gone(view.runner->process)) return holder + " is gone; " + next;
+  if (view.runner_is_gone) return holder + " is gone; " + next;
   if (view.runner_left_ms <= 0) return holder + " gave no sign of life in time; " + next;
   return holder + "; another process may go on with it in " + format_age(view.runner_left_ms) +
          " if it gives no sign of life until then";
+}
+
+std::string status_words(const Status& status) {
+  std::string text = printable(status.message());
+  return status.hint().empty() ? text : text + " -> " + printable(status.hint());
 }
 
 std::string part_words(std::uint64_t part, std::uint64_t whole, std::string_view noun) {

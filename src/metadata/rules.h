@@ -76,7 +76,12 @@ struct OperationView {
   RevisionRecord record;
   Operation operation;
   std::optional<Runner> runner;
-  std::int64_t runner_left_ms = 0;  ///< of its token; filled in by who has a clock
+  // Filled in by who has a clock, and sees processes.
+  std::int64_t runner_left_ms = 0;  ///< of its token
+  bool runner_is_gone = false;      ///< its process provably is
+
+  /// Whether a live process carries it out.
+  bool is_being_run() const { return runner && !runner->token.empty() && runner_left_ms > 0 && !runner_is_gone; }
 };
 Result<OperationView> get_operation(const StateView& view, std::string_view operation_id);
 /// Ordinal 0 and an empty name before the first epoch.

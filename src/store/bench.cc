@@ -65,9 +65,8 @@ class Bench {
     SY_ASSIGN_OR_RETURN(const auto parts, open_parts(runtime_, options_, OpenMode::kWrite));
     SY_ASSIGN_OR_RETURN(const std::uint64_t room, parts.cold->available_bytes());
     if (room < kRoomWanted) {
-      return {Code::kNoSpace,
-              fmt::format("measuring wants {} in {}, {} may be written", format_size(kRoomWanted), paths_.cold,
-                          format_size(room)),
+      const auto size = format_sizes_apart({kRoomWanted, room});
+      return {Code::kNoSpace, fmt::format("measuring wants {} in {}, {} may be written", size[0], paths_.cold, size[1]),
               "free some space, or lower cold.reserve_free"};
     }
     SY_RETURN_IF_ERROR(in_store_.make());

@@ -164,10 +164,11 @@ Result<metadata::RevisionRecord> record_findings(Context& context, metadata::Rev
     const std::string instance = moving ? std::string() : mounted_instance(context);
     SY_ASSIGN_OR_RETURN(Spared to_repair, spare_what_is_hot(context, record, instance, judged));
     // The good blocks of what is bad in both tiers count.
-    auto lock = see_hot(context, record, seen, [&](const tiers::ObjectName& name) {
+    const auto is_bad = [&](const tiers::ObjectName& name) {
       return now.bad_in_memory.contains(name.index) &&
              std::ranges::count(now.damaged, formats::payload_key(record.identity, name.index)) == 0;
-    });
+    };
+    auto lock = see_hot(context, record, seen, is_bad, &stop.flag());
     for (const auto& [object, bytes] : judged.bad_in_memory) {
       ++to_repair.objects;
       to_repair.bytes += bytes;

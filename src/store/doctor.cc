@@ -245,10 +245,10 @@ class Examination {
     if (!record.operation) return {};
     const auto found = catalog.query_operation(record.operation->operation_id);
     if (!found.ok() || found->operation.state != metadata::OperationState::kRunning) return {};
-    const auto& runner = found->runner;
-    if (!runner || runner->token.empty() || runtime_.provably_gone(runner->process)) {
+    if (!found->is_being_run()) {
+      const std::string source = found->runner ? found->runner->source : "";
       seen.operations.add(fmt::format("{} of {}", name_of(record.operation->kind), ref));
-      seen.unrun.add(fmt::format("`{}`", command_of(*record.operation, ref, runner ? runner->source : std::string())));
+      seen.unrun.add(fmt::format("`{}`", command_of(*record.operation, ref, source)));
     }
     return {};
   }

@@ -194,7 +194,7 @@ class Eviction final : public ResidencyRun {
   /// BUSY while a lease lives, or somebody else has the group's lock. It is held from before the permission to the end
   /// of the removals, and not while this waits.
   Status try_remove(const RunnerKeeper* keeper, const Batch& batch, bool last) {
-    SY_ASSIGN_OR_RETURN(const auto lock, lock_to_remove(context_, *tier_, record_));
+    SY_ASSIGN_OR_RETURN(const auto lock, lock_to_remove(context_, *tier_, record_, &stop_.flag()));
     SY_RETURN_IF_ERROR(keeper != nullptr ? get_permission(keeper->done(), batch) : check_still_stray());
     SY_POINT(context_.runtime, "evict.after_permission");
     SY_RETURN_IF_ERROR(check_still_whole(batch));

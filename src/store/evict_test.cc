@@ -21,18 +21,6 @@ class EvictTest : public HotStoreTest {
     if (IsSkipped()) return;
     ASSERT_TRUE(rehydrate().ok());
   }
-  metadata::Lease lease(std::int64_t ttl_ms = 60'000) {
-    metadata::AcquireLease command;
-    command.identity = identity_;
-    command.holder = "reader";
-    command.nonce = runtime_.random_hex(16);
-    command.ttl_ms = ttl_ms;
-    command.process = runtime_.self();
-    return catalog_->acquire_lease(command).value().lease.value();
-  }
-  void release(const metadata::Lease& lease) {
-    ASSERT_TRUE(catalog_->release_lease({.lease_id = lease.lease_id}).ok());
-  }
   std::uint64_t replicas() {
     const auto tier = hot_->find().value();
     std::uint64_t count = 0;
@@ -382,6 +370,18 @@ TEST_F(EvictTest, WhoRemovesFromAGroupWithoutAFolderHoldsItsLockToo) {
   const auto other = tier->try_lock_group(group, false);
   ASSERT_TRUE(other.ok()) << other.status().to_string();
   EXPECT_EQ(*other, nullptr);
+}
+
+TEST_F(EvictTest, ACancelEndsTheWaitForTheLockOfAGroup) {
+  const auto tier = hot_->find().value();
+  const auto held = tier->try_lock_group(attempt_of(record()).group, true);
+  ASSERT_TRUE(held.ok() && *held != nullptr);
+  const std::uint64_t before = runtime_.passes("tier.lock_group");
+  runtime_.on("tier.lock_group", [&] { cancel_.store(true); });
+  const auto ended = evict();
+  EXPECT_TRUE(is_cancelled(ended.status())) << ended.status().to_string();
+  EXPECT_EQ(runtime_.passes("tier.lock_group"), before + 1) << "it did not go on trying";
+  cancel_.store(false);
 }
 
 TEST_F(EvictTest, ARepeatedRequestIsAnsweredAsTheFirst) {

@@ -80,11 +80,15 @@ Result<std::uint64_t> room_for(tiers::Tier& tier, const formats::StoredManifest&
 namespace {
 
 Result<std::unique_ptr<tiers::GroupLock>> lock_group(Context& context, tiers::Tier& tier,
-                                                     const metadata::RevisionRecord& record, bool exclusive) {
+                                                     const metadata::RevisionRecord& record, bool exclusive,
+                                                     const CancelFlag* cancel) {
   constexpr std::int64_t kPauseMs = 10;
   constexpr int kTriesMax = 300;
   for (int tries = 0; tries < kTriesMax; ++tries) {
-    if (tries > 0) context.runtime.sleep_ms(kPauseMs);
+    if (tries > 0) {
+      if (cancel != nullptr && cancel->load()) return cancelled("waiting for others in memory");
+      context.runtime.sleep_ms(kPauseMs);
+    }
     SY_ASSIGN_OR_RETURN(auto lock, tier.try_lock_group(attempt_of(record).group, exclusive));
     if (lock != nullptr) return lock;
   }
@@ -103,13 +107,15 @@ Result<std::unique_ptr<tiers::GroupLock>> lock_group(Context& context, tiers::Ti
 }  // namespace
 
 Result<std::unique_ptr<tiers::GroupLock>> lock_to_count(Context& context, tiers::Tier& tier,
-                                                        const metadata::RevisionRecord& record) {
-  return lock_group(context, tier, record, false);
+                                                        const metadata::RevisionRecord& record,
+                                                        const CancelFlag* cancel) {
+  return lock_group(context, tier, record, false, cancel);
 }
 
 Result<std::unique_ptr<tiers::GroupLock>> lock_to_remove(Context& context, tiers::Tier& tier,
-                                                         const metadata::RevisionRecord& record) {
-  return lock_group(context, tier, record, true);
+                                                         const metadata::RevisionRecord& record,
+                                                         const CancelFlag* cancel) {
+  return lock_group(context, tier, record, true, cancel);
 }
 
 HotReplicas find_hot_to_read(Context& context, const metadata::RevisionRecord& record,
@@ -129,7 +135,7 @@ namespace {
 
 /// Takes the lock unless it is null.
 Status count_hot(Context& context, const metadata::RevisionRecord& record, const Leaving& leaving,
-                 std::unique_ptr<tiers::GroupLock>* lock, metadata::Observation& seen) {
+                 std::unique_ptr<tiers::GroupLock>* lock, const CancelFlag* cancel, metadata::Observation& seen) {
   if (context.hot == nullptr) return {};
   SY_ASSIGN_OR_RETURN(const auto tier, find_beside(context, metadata::instance_of(record)));
   if (tier == nullptr) return {};
@@ -152,7 +158,7 @@ Status count_hot(Context& context, const metadata::RevisionRecord& record, const
     manifest.emplace(std::move(loaded).value());
   }
   if (lock != nullptr) {
-    SY_ASSIGN_OR_RETURN(*lock, lock_to_count(context, *tier, record));
+    SY_ASSIGN_OR_RETURN(*lock, lock_to_count(context, *tier, record, cancel));
   }
   if (!manifest) {
     SY_ASSIGN_OR_RETURN(const bool still_empty, is_empty());
@@ -168,9 +174,9 @@ Status count_hot(Context& context, const metadata::RevisionRecord& record, const
 }
 
 void see(Context& context, const metadata::RevisionRecord& record, const Leaving& leaving,
-         std::unique_ptr<tiers::GroupLock>* lock, metadata::Observation& seen) {
+         std::unique_ptr<tiers::GroupLock>* lock, const CancelFlag* cancel, metadata::Observation& seen) {
   seen.boot_id = context.runtime.epoch();
-  const Status counted = count_hot(context, record, leaving, lock, seen);
+  const Status counted = count_hot(context, record, leaving, lock, cancel, seen);
   if (counted.ok()) return;
   // It knows nothing about memory then, and says so.
   seen.boot_id.clear();
@@ -181,15 +187,15 @@ void see(Context& context, const metadata::RevisionRecord& record, const Leaving
 }  // namespace
 
 std::unique_ptr<tiers::GroupLock> see_hot(Context& context, const metadata::RevisionRecord& record,
-                                          metadata::Observation& seen, const Leaving& bad) {
+                                          metadata::Observation& seen, const Leaving& bad, const CancelFlag* cancel) {
   std::unique_ptr<tiers::GroupLock> lock;
-  see(context, record, bad, &lock, seen);
+  see(context, record, bad, &lock, cancel, seen);
   return lock;
 }
 
 void see_hot_without(Context& context, const metadata::RevisionRecord& record, const Leaving& leaving,
                      metadata::Observation& seen) {
-  see(context, record, leaving, nullptr, seen);
+  see(context, record, leaving, nullptr, nullptr, seen);
 }
 
 std::shared_ptr<tiers::Tier> mounted_hot(Context& context) {

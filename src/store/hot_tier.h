@@ -15,6 +15,7 @@
 #include "metadata/memory_instance.h"
 #include "metadata/types.h"
 #include "store/object_lists.h"
+#include "store/store.h"
 #include "tiers/tier.h"
 
 namespace steelyard::store {
@@ -73,12 +74,15 @@ Result<std::uint64_t> room_for(tiers::Tier& tier, const formats::StoredManifest&
                                const std::function<bool(std::uint32_t object)>& wanted);
 
 /// Keeps the replicas of a revision from being removed while they are counted for others to know. BUSY when a process
-/// that removes some does not come to an end.
+/// that removes some does not come to an end; cancelled() as soon as `cancel` is set, for who has to wait.
 Result<std::unique_ptr<tiers::GroupLock>> lock_to_count(Context& context, tiers::Tier& tier,
-                                                        const metadata::RevisionRecord& record);
-/// Keeps others from counting them while some are removed. BUSY when one that counts does not come to an end.
+                                                        const metadata::RevisionRecord& record,
+                                                        const CancelFlag* cancel = nullptr);
+/// Keeps others from counting them while some are removed. BUSY when one that counts does not come to an end; cancelled
+/// as lock_to_count.
 Result<std::unique_ptr<tiers::GroupLock>> lock_to_remove(Context& context, tiers::Tier& tier,
-                                                         const metadata::RevisionRecord& record);
+                                                         const metadata::RevisionRecord& record,
+                                                         const CancelFlag* cancel = nullptr);
 
 /// For a reader: the replicas in the instance that the record names, if it is the one that is mounted here. Nothing
 /// where that cannot be found out: the cold ones do as well.
@@ -87,9 +91,11 @@ HotReplicas find_hot_to_read(Context& context, const metadata::RevisionRecord& r
 
 /// Fills in what an observer of the revision knows about memory. A replica that is `bad` does not count. Gives the lock
 /// under which it was counted: whoever holds it until the record says so knows that nothing went in between. Null where
-/// no memory is mounted, or no replica in it could be read; after an error it may be held, and says nothing.
+/// no memory is mounted, or no replica in it could be read; after an error it may be held, and says nothing. `cancel`
+/// as in lock_to_count: then nothing is known.
 std::unique_ptr<tiers::GroupLock> see_hot(Context& context, const metadata::RevisionRecord& record,
-                                          metadata::Observation& seen, const Leaving& bad = {});
+                                          metadata::Observation& seen, const Leaving& bad = {},
+                                          const CancelFlag* cancel = nullptr);
 /// The same for who holds the lock and is about to remove what is `leaving`, as if that had happened.
 void see_hot_without(Context& context, const metadata::RevisionRecord& record, const Leaving& leaving,
                      metadata::Observation& seen);

@@ -359,11 +359,11 @@ class Import {
     SY_RETURN_IF_ERROR(pipeline.run());
     progress.finish();
     if (pipeline.absent_bytes() <= available) return {};
+    const auto size = format_sizes_apart({pipeline.absent_bytes(), available});
     return {Code::kNoSpace,
             fmt::format("the cold tier needs {} more for this import and may use {} (cold.reserve_free is kept): {} "
                         "are missing",
-                        format_size(pipeline.absent_bytes()), format_size(available),
-                        format_size(pipeline.absent_bytes() - available)),
+                        size[0], size[1], format_size(pipeline.absent_bytes() - available)),
             "free space, set --cold-path to a larger filesystem for a new store, or lower --cold-reserve-free"};
   }
 

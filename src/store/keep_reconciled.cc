@@ -255,7 +255,9 @@ class Keeper {
   Result<ReconcileReport> pass() {
     const std::int64_t began = context_.runtime.mono_ms();
     std::set<Identity> later;
-    SY_ASSIGN_OR_RETURN(Looked looked, look_at_revisions(context_, selector_, observer_, cancel_, &later));
+    // A pass may take minutes, and what is done meanwhile is told as it comes.
+    const auto between = [this] { return take_what_is_done(); };
+    SY_ASSIGN_OR_RETURN(Looked looked, look_at_revisions(context_, selector_, observer_, cancel_, &later, between));
     const std::int64_t now = context_.runtime.mono_ms();
     next_pass_ = now + std::max(kPassMs, (now - began) * kShareOfPasses);
     next_look_ = now + kLookMs;

@@ -21,7 +21,8 @@
 namespace steelyard::store {
 
 /// Ends with cancelled(), an error of `tell`, or one that waiting does not mend; others are warnings. `tell` gets the
-/// first pass whatever it found, later only changes, and what waits or failed when that is news; one call at a time.
+/// first pass whatever it found, later only changes, and what waits or failed when that is news; one call at a time,
+/// also while a later pass goes on.
 Status run_keep_reconciled(Context& context, const std::optional<Selector>& selector, Observer& observer,
                            const std::function<Status(const ReconcileReport&)>& tell, const CancelFlag& cancel);
 

@@ -15,35 +15,11 @@ namespace {
 class LongWorkTest : public HotStoreTest {
  protected:
   void prefer_hot(metadata::PolicyMode mode) { set_policy(identity_, mode, Residency::kHot); }
-  std::string lease(const metadata::Identity& identity) {
-    metadata::AcquireLease command;
-    command.identity = identity;
-    command.holder = "reader";
-    command.nonce = runtime_.random_hex(16);
-    command.ttl_ms = 300'000;
-    return catalog_->acquire_lease(command).value().lease->lease_id;
-  }
-  void release(const std::string& lease_id) { ASSERT_TRUE(catalog_->release_lease({.lease_id = lease_id}).ok()); }
   /// With bytes of its own.
   metadata::Identity import_different(const std::string& resource) {
-    fs::create_directories(root_.path() + "/" + resource);
-    std::ofstream(root_.path() + "/" + resource + "/w.bin", std::ios::binary)
-        << std::string(kObjects * kMiB, 'd') + resource;
-    ImportRequest request;
-    request.source = root_.path() + "/" + resource;
-    request.target.ref = {resource, "main", std::nullopt};
-    request.chunk_bytes = 4 * kMiB;
-    const auto source = open_source(request.source, false).value();
-    return run_import(*context_, request, *source, silent_, cancel_).value().record.identity;
+    return import_file(resource, std::string(kObjects * kMiB, 'd') + resource, 4 * kMiB);
   }
-  metadata::Identity import_other() {
-    ImportRequest request;
-    request.source = root_.path() + "/src";
-    request.target.ref = {"other", "main", std::nullopt};
-    request.chunk_bytes = kMiB;
-    const auto source = open_source(request.source, false).value();
-    return run_import(*context_, request, *source, silent_, cancel_).value().record.identity;
-  }
+  metadata::Identity import_other() { return import_folder("other", root_.path() + "/src"); }
   /// Until `tell` has heard of `last`, or too much time has passed.
   std::vector<std::string> keep(const std::string& last, const std::function<void()>& at_first) {
     std::vector<std::string> lines;
@@ -91,16 +67,39 @@ TEST_F(LongWorkTest, ALongMoveHoldsNothingElseUp) {
                                              "m@main#1: HOT by its policy: pinned"}));
 }
 
+TEST_F(LongWorkTest, WhatEndsDuringAPassIsToldAtOnce) {
+  const auto next = import_different("next");
+  const auto other = import_other();
+  import_file("z", "small");
+  prefer_hot(metadata::PolicyMode::kPinned);
+  set_policy(next, metadata::PolicyMode::kPinned, Residency::kHot);
+  const auto passing = runtime_.make_event();
+  const auto ended = runtime_.make_event();
+  int started = 0;
+  runtime_.on("residency.after_start", [&] {
+    if (++started == 2) ended->set();  // the first is told by now
+    passing->wait_until(runtime_.mono_ms() + 30'000);
+  });
+  runtime_.on("delete.after_objects", [&] {
+    passing->set();
+    ended->wait_until(runtime_.mono_ms() + 30'000);
+  });
+  const auto lines = keep("next@main#1: HOT by its policy: pinned", [&] {
+    metadata::DeleteWeightRevision command;
+    command.identity = other;
+    command.expected_metadata_generation = catalog_->get_weight_revision(other).value().metadata_generation;
+    command.mode = metadata::DeleteMode::kDrain;
+    ASSERT_TRUE(catalog_->delete_weight_revision(command).ok());
+    ASSERT_TRUE(catalog_->save_snapshot().ok());  // so the next turn is a pass
+  });
+  EXPECT_EQ(lines, (std::vector<std::string>{"m@main#1: HOT by its policy: pinned",
+                                             "other@main#1: the delete that was begun is done",
+                                             "next@main#1: HOT by its policy: pinned"}));
+}
+
 TEST_F(LongWorkTest, ALeaseBringsItsRevisionIn) {
   prefer_hot(metadata::PolicyMode::kAuto);
-  const auto lines = keep("m@main#1: HOT by its policy: read now", [&] {
-    metadata::AcquireLease command;
-    command.identity = identity_;
-    command.holder = "reader";
-    command.nonce = "n";
-    command.ttl_ms = 300'000;
-    ASSERT_TRUE(catalog_->acquire_lease(command).ok());
-  });
+  const auto lines = keep("m@main#1: HOT by its policy: read now", [&] { lease(identity_); });
   EXPECT_EQ(lines, std::vector<std::string>{"m@main#1: HOT by its policy: read now"});
 }
 
@@ -155,8 +154,8 @@ TEST_F(OneOfTwoTest, RoomGoesToWhoIsReadOnceTheOtherIsNot) {
   ASSERT_TRUE(rehydrate().ok());
   set_policy(identity_, metadata::PolicyMode::kAuto, Residency::kHot);
   set_policy(other_, metadata::PolicyMode::kAuto, Residency::kHot);
-  const std::string first = lease(identity_);
-  const std::string second = lease(other_);
+  const auto first = lease(identity_);
+  const auto second = lease(other_);
   const auto lines = keep("other@main#1: HOT by its policy: read now", [&] { release(first); });
   EXPECT_EQ(lines, (std::vector<std::string>{"m@main#1: COLD by its policy: room is made for what is read now",
                                              "other@main#1: HOT by its policy: read now"}));

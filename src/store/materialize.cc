@@ -110,9 +110,10 @@ class Materialization {
     if (fstatvfs(target_.staging_fd(), &info) != 0) return {};
     const std::uint64_t available = static_cast<std::uint64_t>(info.f_bavail) * info.f_frsize;
     if (bytes_ <= available) return {};
+    const auto size = format_sizes_apart({bytes_, available});
     return {Code::kNoSpace,
-            fmt::format("{} needs {} and its filesystem has {}: {} are missing", target_.path(), format_size(bytes_),
-                        format_size(available), format_size(bytes_ - available)),
+            fmt::format("{} needs {} and its filesystem has {}: {} are missing", target_.path(), size[0], size[1],
+                        format_size(bytes_ - available)),
             "free space or name a folder on a larger filesystem"};
   }
 

@@ -149,8 +149,8 @@ Result<Placement> find_placement(Context& context) {
   return found;
 }
 
-Result<std::optional<Placement>> find_placement_for(Context& context, const Asked& asked,
-                                                    const metadata::LastUse& now) {
+Result<std::optional<Placement>> find_placement_for(Context& context, const Asked& asked, const metadata::LastUse& now,
+                                                    MemoryFor what) {
   if (context.hot == nullptr) return std::optional<Placement>();
   SY_ASSIGN_OR_RETURN(const auto wishes, with_policies(context, asked));
   if (wishes.empty()) return std::optional<Placement>();
@@ -158,9 +158,9 @@ Result<std::optional<Placement>> find_placement_for(Context& context, const Aske
   found.memory.instance = mounted_instance(context);
   found.memory.boot_id = context.runtime.epoch();
   // A memory is made only for what is to come into it.
-  const bool to_bring = std::ranges::any_of(wishes, [&](const PlacedRevision& one) {
-    return may_be_brought(one, found.memory, now, context.options.policy_cooldown_ms);
-  });
+  const bool to_bring = what == MemoryFor::kMoves && std::ranges::any_of(wishes, [&](const PlacedRevision& one) {
+                          return may_be_brought(one, found.memory, now, context.options.policy_cooldown_ms);
+                        });
   auto tier = to_bring ? context.hot->make() : context.hot->find();
   if (tier.ok() && *tier == nullptr) return std::optional<Placement>();
   HotByGroup by_group;

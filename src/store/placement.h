@@ -27,9 +27,11 @@ using Asked = std::optional<std::set<metadata::Identity>>;
 /// What keeps something in memory, for who makes room there. UNAVAILABLE where the store has no memory tier.
 Result<Placement> find_placement(Context& context);
 /// The same with those whose policies are asked, and what the sets that these prefer would add. Where some are named,
-/// its cost is that of what lies in memory, not of the whole store. Absent where no policy moves one of them, or the
-/// store has no memory tier.
-Result<std::optional<Placement>> find_placement_for(Context& context, const Asked& asked, const metadata::LastUse& now);
+/// its cost is that of what lies in memory, not of the whole store. Absent where no policy moves one of them, or there
+/// is no memory; who only looks makes none.
+enum class MemoryFor { kMoves, kLook };
+Result<std::optional<Placement>> find_placement_for(Context& context, const Asked& asked, const metadata::LastUse& now,
+                                                    MemoryFor what = MemoryFor::kMoves);
 
 /// The request that carries out a move that was chosen from a placement: only as long as nobody else is there.
 ResidencyRequest request_of(const metadata::Move& move);

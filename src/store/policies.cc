@@ -6,7 +6,9 @@
 #include <vector>
 
 #include "base/units.h"
+#include "base/utf8.h"
 #include "formats/ref.h"
+#include "store/operation_text.h"
 #include "store/placement.h"
 #include "store/progress_meter.h"
 #include "store/residency.h"
@@ -28,11 +30,12 @@ Status no_room(const Move& move, const Placement& placement, bool pinned) {
   const std::string ref = formats::format_ref(move.identity);
   SY_ASSIGN_OR_RETURN(const tiers::Room room, placement.tier->room());
   const double share = placement.memory.high_watermark_millionths / 1e6;
+  const auto size = format_sizes_apart({move.bytes, placement.memory.used_bytes, placement.memory.capacity_bytes});
   std::string message = fmt::format(
       "{} is {} {} and needs {} more in memory, where {} of {} are used and hot.high_watermark is {}; what "
       "could go is not enough. {}",
-      ref, pinned ? "pinned to" : "read now, would be", name_of(move.target), format_size(move.bytes),
-      format_size(placement.memory.used_bytes), format_size(placement.memory.capacity_bytes), share, room.limit);
+      ref, pinned ? "pinned to" : "read now, would be", name_of(move.target), size[0], size[1], size[2], share,
+      room.limit);
   const std::string next = pinned ? "evict what is not needed, or pin less"
                                   : fmt::format("`steelyard rehydrate {} --make-room` may go above the mark", ref);
   return {Code::kNoSpace, std::move(message), room.hint.empty() ? next : fmt::format("{}; or {}", next, room.hint)};
@@ -44,6 +47,42 @@ Status cools(const Move& move, std::int64_t cooldown_ms) {
           fmt::format("{} is read now, would be {}, and was moved less than {} ago (policy.cooldown)", ref,
                       name_of(move.target), format_duration(cooldown_ms)),
           fmt::format("`steelyard rehydrate {}` brings it at once", ref)};
+}
+
+/// Of one that the plan does not speak of.
+Status waits_for_readers(const metadata::RevisionRecord& record, bool leased) {
+  using metadata::Residency;
+  const std::string ref = formats::format_ref(record.identity);
+  const Residency is = record.residency;
+  const Residency wanted = record.policy.prefer;
+  const bool pinned = record.policy.mode == metadata::PolicyMode::kPinned;
+  const bool is_warmer =
+      (is == Residency::kHot && wanted != Residency::kHot) || (is == Residency::kMixed && wanted == Residency::kCold);
+  if (pinned && is_warmer && leased) {
+    return {Code::kBusy,
+            fmt::format("{} is pinned to {} and {}, and somebody reads it", ref, name_of(wanted), name_of(is)),
+            fmt::format("the next reconcile after that moves it; `steelyard lease list {}` shows who reads it", ref)};
+  }
+  const bool is_colder = is == Residency::kCold && wanted != Residency::kCold;
+  if (!pinned && is_colder && !leased) {
+    return {Code::kBusy,
+            fmt::format("{} is {}, and nobody reads it; its policy makes it {} while somebody does", ref, name_of(is),
+                        name_of(wanted)),
+            fmt::format("`steelyard rehydrate {}` brings it at once", ref)};
+  }
+  return {};
+}
+
+/// Of one that has an operation: nothing else moves it meanwhile.
+Status waits_for_operation(Context& context, const metadata::Operation& operation, const std::string& ref) {
+  const auto found = context.catalog.query_operation(operation.operation_id);
+  const bool runs = found.ok() && found->is_being_run();
+  const std::string source = found.ok() && found->runner ? found->runner->source : "";
+  return {Code::kBusy,
+          fmt::format("{} has the {} operation {}, which {}", ref, name_of(operation.kind), operation.operation_id,
+                      runs ? printable(found->runner->holder) + " carries out" : "nobody carries out"),
+          runs ? fmt::format("`steelyard operation show {}` says how far it is", operation.operation_id)
+               : fmt::format("`{}` goes on with it", command_of(operation, ref, source))};
 }
 
 /// The moves of those that are asked, and the evictions before them that make room for them.
@@ -112,6 +151,37 @@ Status follow_policies(Context& context, const Asked& asked, Observer& observer,
     if (hooks.on_again && plan.again_at_mono_ms) hooks.on_again(*plan.again_at_mono_ms);
     return {};
   }
+}
+
+Status why_it_waits(Context& context, const metadata::RevisionRecord& record) {
+  const bool moves = record.policy.mode != metadata::PolicyMode::kManual && is_published(record.availability) &&
+                     record.summary.payload_count > 0;
+  if (!moves || context.hot == nullptr) return {};
+  const metadata::Identity& identity = record.identity;
+  if (record.availability == metadata::Availability::kDegraded && record.residency != record.policy.prefer) {
+    const std::string ref = formats::format_ref(identity);
+    return {Code::kNotReady, fmt::format("{} is DEGRADED, and no policy moves it before it is whole again", ref),
+            fmt::format("`steelyard repair {}`, with --source the folder it was imported from, restores it", ref)};
+  }
+  if (record.operation) return waits_for_operation(context, *record.operation, formats::format_ref(identity));
+  SY_ASSIGN_OR_RETURN(const metadata::LastUse now, context.catalog.use_now());
+  SY_ASSIGN_OR_RETURN(const auto placement, find_placement_for(context, Asked({identity}), now, MemoryFor::kLook));
+  SY_ASSIGN_OR_RETURN(const auto leases, context.catalog.list_leases(identity));
+  if (!placement) return waits_for_readers(record, !leases.empty());
+  const std::int64_t cooldown_ms = context.options.policy_cooldown_ms;
+  const metadata::PolicyPlan plan = metadata::moves_of(placement->revisions, placement->memory, now, cooldown_ms);
+  const auto find_in = [&identity](const std::vector<Move>& moves_there) -> const Move* {
+    const auto found = std::ranges::find(moves_there, identity, &Move::identity);
+    return found == moves_there.end() ? nullptr : &*found;
+  };
+  if (find_in(plan.moves) != nullptr) return {};
+  for (const bool pinned : {true, false}) {
+    const Move* move = find_in(pinned ? plan.without_room : plan.stay_cold);
+    if (move == nullptr) continue;
+    return placement->no_memory.ok() ? no_room(*move, *placement, pinned) : placement->no_memory;
+  }
+  if (const Move* move = find_in(plan.cooling)) return cools(*move, cooldown_ms);
+  return waits_for_readers(record, !leases.empty());
 }
 
 }  // namespace steelyard::store

@@ -16,15 +16,7 @@ class PoliciesTest : public HotStoreTest {
  protected:
   /// Another revision, with bytes of its own.
   metadata::Identity import_other(const std::string& resource, char fill) {
-    fs::create_directories(root_.path() + "/" + resource);
-    std::ofstream(root_.path() + "/" + resource + "/w.bin", std::ios::binary)
-        << std::string(kObjects * kMiB, fill) + resource;
-    ImportRequest request;
-    request.source = root_.path() + "/" + resource;
-    request.target.ref = {resource, "main", std::nullopt};
-    request.chunk_bytes = 4 * kMiB;
-    const auto source = open_source(request.source, false).value();
-    return run_import(*context_, request, *source, silent_, cancel_).value().record.identity;
+    return import_file(resource, std::string(kObjects * kMiB, fill) + resource, 4 * kMiB);
   }
   metadata::RevisionRecord record_of(const metadata::Identity& identity) {
     return catalog_->get_weight_revision(identity).value();
@@ -37,32 +29,9 @@ class PoliciesTest : public HotStoreTest {
     request.make_room = room;
     return run_rehydrate(*context_, request, silent_, cancel_);
   }
-  metadata::Lease lease(const metadata::Identity& identity) {
-    metadata::AcquireLease command;
-    command.identity = identity;
-    command.holder = "reader";
-    command.nonce = runtime_.random_hex(16);
-    command.ttl_ms = 60'000;
-    command.process = runtime_.self();
-    return catalog_->acquire_lease(command).value().lease.value();
-  }
   /// What comes next is used later than what was before.
   void later() {
     for (const std::int64_t now = runtime_.mono_ms(); runtime_.mono_ms() == now;) runtime_.sleep_ms(1);
-  }
-  void release(const metadata::Lease& lease) {
-    ASSERT_TRUE(catalog_->release_lease({.lease_id = lease.lease_id}).ok());
-  }
-  /// A memory tier with room for so many bytes.
-  void shrink(std::uint64_t capacity) {
-    tiers::MemoryOptions memory;
-    memory.path = memory_.path();
-    memory.store_id = parts_.store_id;
-    memory.capacity = capacity;
-    hot_.emplace([this, memory](bool create) mutable {
-      memory.create = create;
-      return tiers::open_memory(runtime_, memory);
-    });
   }
 };
 
@@ -85,7 +54,7 @@ TEST_F(PoliciesTest, APlacementHoldsOnlyWhatMayMove) {
 }
 
 TEST_F(PoliciesTest, RoomIsMadeByEvictingWhatWasUsedLongestAgo) {
-  shrink(10 * kMiB);
+  use_capacity(10 * kMiB);
   const auto b = import_other("b", 'b');
   const auto c = import_other("c", 'c');
   ASSERT_TRUE(rehydrate(identity_).ok());
@@ -109,7 +78,7 @@ TEST_F(PoliciesTest, RoomIsMadeByEvictingWhatWasUsedLongestAgo) {
 }
 
 TEST_F(PoliciesTest, RoomIsMadeForWhatOthersBegan) {
-  shrink(6 * kMiB);
+  use_capacity(6 * kMiB);
   const auto c = import_other("c", 'c');
   const auto begin = [&] {
     ResidencyRequest request;
@@ -133,7 +102,7 @@ TEST_F(PoliciesTest, RoomIsMadeForWhatOthersBegan) {
 }
 
 TEST_F(PoliciesTest, RoomIsMadeAgainWhereItGoesUnderWay) {
-  shrink(10 * kMiB);
+  use_capacity(10 * kMiB);
   const auto c = import_other("c", 'c');
   const auto b = import_other("b", 'b');
   ASSERT_TRUE(rehydrate(identity_).ok());
@@ -151,7 +120,7 @@ TEST_F(PoliciesTest, RoomIsMadeAgainWhereItGoesUnderWay) {
 }
 
 TEST_F(PoliciesTest, WhatLeasesKeepFromItsRoomUnderWayIsGivenUp) {
-  shrink(6 * kMiB);
+  use_capacity(6 * kMiB);
   const auto c = import_other("c", 'c');
   ResidencyRequest request;
   request.target.ref = {"c", "main", 1};
@@ -212,7 +181,7 @@ TEST_F(PoliciesTest, AManifestIsReadOnceForManyPlans) {
 }
 
 TEST_F(PoliciesTest, RoomIsMadeByAnEvictionThatWasBegun) {
-  shrink(6 * kMiB);
+  use_capacity(6 * kMiB);
   const auto c = import_other("c", 'c');
   ASSERT_TRUE(rehydrate(identity_).ok());
   ResidencyRequest begin;
@@ -227,7 +196,7 @@ TEST_F(PoliciesTest, RoomIsMadeByAnEvictionThatWasBegun) {
 }
 
 TEST_F(PoliciesTest, WhatIsReadIsNotEvicted) {
-  shrink(10 * kMiB);
+  use_capacity(10 * kMiB);
   const auto b = import_other("b", 'b');
   const auto c = import_other("c", 'c');
   ASSERT_TRUE(rehydrate(identity_).ok());
@@ -252,7 +221,7 @@ TEST_F(PoliciesTest, WhatIsReadIsNotEvicted) {
 }
 
 TEST_F(PoliciesTest, RoomThatCannotBeMadeIsSaidAndNothingGoes) {
-  shrink(6 * kMiB);
+  use_capacity(6 * kMiB);
   ASSERT_TRUE(rehydrate(identity_).ok());
   std::vector<std::string> evicted;
   const auto c = import_other("c", 'c');
@@ -300,7 +269,7 @@ TEST_F(PoliciesTest, APinnedRevisionWhoseMemoryWasWipedComesBack) {
 
 TEST_F(PoliciesTest, AutoPromotesWhatIsReadAndDemotesUnderPressure) {
   options_.policy_cooldown_ms = 0;
-  shrink(10 * kMiB);
+  use_capacity(10 * kMiB);
   const auto b = import_other("b", 'b');
   const auto c = import_other("c", 'c');
   for (const auto& one : {identity_, b, c}) set_policy(one, PolicyMode::kAuto, Residency::kHot);
@@ -358,7 +327,7 @@ TEST_F(PoliciesTest, WithoutMemoryAReconcileDoesTheRest) {
 }
 
 TEST_F(PoliciesTest, APinWithoutRoomWaits) {
-  shrink(4 * kMiB);  // 3.6 MiB below the mark
+  use_capacity(4 * kMiB);  // 3.6 MiB below the mark
   set_policy(identity_, PolicyMode::kPinned, Residency::kHot);
   const ReconcileReport report = reconcile();
   EXPECT_TRUE(report.failed.empty());
@@ -384,7 +353,7 @@ TEST_F(PoliciesTest, ARevisionWithoutAPolicyAsksNobody) {
 }
 
 TEST_F(PoliciesTest, WhatIsSharedNeedsNoRoom) {
-  shrink(5 * kMiB);
+  use_capacity(5 * kMiB);
   ASSERT_TRUE(rehydrate(identity_).ok());
   // The same bytes in another revision.
   ImportRequest request;
@@ -403,7 +372,7 @@ TEST_F(PoliciesTest, WhatIsSharedNeedsNoRoom) {
 }
 
 TEST_F(PoliciesTest, AnImportThatCannotFitIntoEmptyMemoryIsRefused) {
-  shrink(3 * kMiB);
+  use_capacity(3 * kMiB);
   ImportRequest request;
   request.source = root_.path() + "/src";
   request.target.ref = {"same", "main", std::nullopt};
@@ -429,7 +398,7 @@ TEST_F(PoliciesTest, ARepeatedObjectIsCountedOnceAndEveryObjectInPages) {
 }
 
 TEST_F(PoliciesTest, RoomIsMadeWithoutWhatIsDamaged) {
-  shrink(10 * kMiB);
+  use_capacity(10 * kMiB);
   const auto b = import_other("b", 'b');
   const auto c = import_other("c", 'c');
   ASSERT_TRUE(rehydrate(identity_).ok());
@@ -443,7 +412,7 @@ TEST_F(PoliciesTest, RoomIsMadeWithoutWhatIsDamaged) {
 }
 
 TEST_F(PoliciesTest, AFailureSaysWhatWasEvictedForIt) {
-  shrink(5 * kMiB);
+  use_capacity(5 * kMiB);
   const auto c = import_other("c", 'c');
   ASSERT_TRUE(rehydrate(identity_).ok());
   runtime_.on("rehydrate.after_object", [&] { cancel_ = true; });
@@ -455,7 +424,7 @@ TEST_F(PoliciesTest, AFailureSaysWhatWasEvictedForIt) {
 }
 
 TEST_F(PoliciesTest, WhatACancelledRehydrationLeftMakesRoom) {
-  shrink(5 * kMiB);
+  use_capacity(5 * kMiB);
   const auto c = import_other("c", 'c');
   runtime_.on("rehydrate.after_object", [&] { cancel_ = true; });
   EXPECT_FALSE(HotStoreTest::rehydrate().ok());
@@ -476,12 +445,15 @@ TEST_F(PoliciesTest, ACooldownKeepsARevisionWhereItCameTo) {
   release(held);
   ASSERT_TRUE(evict().ok()) << "AUTO does not refuse who asks for it";
   const auto again = lease(identity_);
-  EXPECT_TRUE(reconcile().changes.empty()) << "it was moved less than five minutes ago";
+  const ReconcileReport cools = reconcile();
+  EXPECT_TRUE(cools.changes.empty()) << "it was moved less than five minutes ago";
+  ASSERT_EQ(cools.waiting.size(), 1U) << "and it says so";
+  EXPECT_EQ(cools.waiting.front().why.to_string(), why_it_waits(*context_, record()).to_string());
   release(again);
 }
 
 TEST_F(PoliciesTest, NothingGoesForWhatAPolicyRefuses) {
-  shrink(6 * kMiB);
+  use_capacity(6 * kMiB);
   const auto c = import_other("c", 'c');
   ASSERT_TRUE(rehydrate(identity_).ok());
   set_policy(c, PolicyMode::kPinned, Residency::kCold);
@@ -496,18 +468,18 @@ TEST_F(PoliciesTest, NothingGoesForWhatAPolicyRefuses) {
 TEST_F(PoliciesTest, NothingGoesWhereTheCapacityWasLoweredTooFar) {
   const auto c = import_other("c", 'c');
   ASSERT_TRUE(rehydrate(identity_).ok());
-  shrink(3 * kMiB);
+  use_capacity(3 * kMiB);
   const auto refused = rehydrate(c, true);
   EXPECT_EQ(refused.code(), Code::kNoSpace) << refused.status().to_string();
   EXPECT_EQ(record().residency, Residency::kHot);
-  shrink(4 * kMiB + kMiB / 2);
+  use_capacity(4 * kMiB + kMiB / 2);
   const auto b = import_other("b", 'b');
   ASSERT_TRUE(rehydrate(b, true).ok()) << "where it is enough it goes";
   EXPECT_EQ(record().residency, Residency::kCold);
 }
 
 TEST_F(PoliciesTest, RoomThatAMoveOfTheSamePassMadeIsUsed) {
-  shrink(7 * kMiB);
+  use_capacity(7 * kMiB);
   const auto b = import_other("b", 'b');
   ASSERT_TRUE(rehydrate(identity_).ok());
   metadata::UpdateWeightPolicy mixed;
@@ -567,6 +539,42 @@ TEST_F(PoliciesTest, WhatOthersBeginDuringALookIsNotTakenForItsOwn) {
   runtime_.on("tier.instance", [] {});
   ASSERT_TRUE(record().operation);
   EXPECT_TRUE(report.left_at.empty());
+}
+
+TEST_F(PoliciesTest, WhatARevisionWaitsForIsTold) {
+  const auto why = [&] { return why_it_waits(*context_, record()); };
+  EXPECT_TRUE(why().ok()) << "MANUAL";
+  set_policy(identity_, PolicyMode::kAuto, Residency::kHot);
+  EXPECT_EQ(why().code(), Code::kBusy);
+  EXPECT_NE(why().message().find("nobody reads it"), std::string::npos) << why().message();
+  EXPECT_EQ(hot_->find().value(), nullptr) << "who only looks makes no memory";
+  const auto held = lease(identity_);
+  EXPECT_TRUE(why().ok()) << "nothing is known to be in the way";
+  use_capacity(2 * kMiB);
+  ASSERT_TRUE(hot_->make().ok());
+  EXPECT_EQ(why().code(), Code::kNoSpace);
+  EXPECT_NE(why().message().find("is read now, would be HOT"), std::string::npos) << why().message();
+  use_capacity(64 * kMiB);
+  EXPECT_TRUE(why().ok()) << "the next reconcile brings it";
+  ASSERT_TRUE(rehydrate(identity_).ok());
+  EXPECT_TRUE(why().ok()) << "it is there";
+  set_policy(identity_, PolicyMode::kPinned, Residency::kCold);
+  EXPECT_EQ(why().code(), Code::kBusy);
+  EXPECT_NE(why().message().find("is pinned to COLD and HOT, and somebody reads it"), std::string::npos)
+      << why().message();
+  release(held);
+  EXPECT_TRUE(why().ok()) << "the next reconcile evicts it";
+  request_.wait = false;
+  ASSERT_TRUE(evict().ok());
+  EXPECT_EQ(why().code(), Code::kBusy);
+  EXPECT_NE(why().message().find("which nobody carries out"), std::string::npos) << why().message();
+  reconcile();
+  ASSERT_EQ(record().residency, Residency::kCold);
+  EXPECT_TRUE(why().ok()) << "it is there";
+  set_policy(identity_, PolicyMode::kAuto, Residency::kHot);
+  fs::remove(cold_object(0));
+  reconcile();
+  EXPECT_EQ(why().code(), Code::kNotReady) << "nothing moves what is DEGRADED";
 }
 
 }  // namespace

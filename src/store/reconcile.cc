@@ -65,9 +65,12 @@ class Reconciliation {
     }
   }
 
-  Status all() {
+  Status all(const std::function<Status()>& between) {
     SY_RETURN_IF_ERROR(for_each([this](const RevisionRecord& record) { return find_suspects(record); }));
-    return for_each([this](const RevisionRecord& record) { return one(record); });
+    return for_each([&](const RevisionRecord& record) {
+      if (between) SY_RETURN_IF_ERROR(between());
+      return one(record);
+    });
   }
 
   ReconcileReport take() { return std::move(report_); }
@@ -352,12 +355,13 @@ class Reconciliation {
 }  // namespace
 
 Result<Looked> look_at_revisions(Context& context, const std::optional<Selector>& selector, Observer& observer,
-                                 const CancelFlag& cancel, std::set<metadata::Identity>* later) {
+                                 const CancelFlag& cancel, std::set<metadata::Identity>* later,
+                                 const std::function<Status()>& between) {
   // Without its epoch no removal can be ended.
   SY_RETURN_IF_ERROR(with_ballast(context.ballast, [&] { return context.catalog.begin_epoch(); }));
   Reconciliation reconciliation(context, observer, cancel, later);
   if (!selector) {
-    SY_RETURN_IF_ERROR(reconciliation.all());
+    SY_RETURN_IF_ERROR(reconciliation.all(between));
     return Looked{reconciliation.take(), {}, reconciliation.take_policies()};
   }
   const auto published = [](const RevisionRecord& record) { return record.committed_seq != 0; };
@@ -386,7 +390,7 @@ Result<ReconcileReport> run_reconcile(Context& context, const std::optional<Sele
     std::ranges::move(one.failed, std::back_inserter(report.failed));
   };
   const Asked asked = selector ? Asked(std::move(looked.whose)) : Asked();
-  SY_RETURN_IF_ERROR(report_policies(context, asked, observer, cancel, {.tell = add}));
+  SY_RETURN_IF_ERROR(report_policies(context, asked, observer, cancel, {.tell = add, .of_stays = true}));
   return std::move(report);
 }
 

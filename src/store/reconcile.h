@@ -9,6 +9,7 @@
 //   then             the policies move what is not where it should be (policies.h)
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -29,8 +30,10 @@ struct Looked {
   std::set<metadata::Identity> whose;                            ///< of a selector: the one revision that it means
   std::map<metadata::Identity, metadata::Policy> policies = {};  ///< of what was looked at: those that move something
 };
-/// All but the policies. Revisions with an operation are only put into `later`, where that is given.
+/// All but the policies. Revisions with an operation are only put into `later`, where that is given. `between` is
+/// called before each revision, for who has something else to do meanwhile; its error ends the look.
 Result<Looked> look_at_revisions(Context& context, const std::optional<Selector>& selector, Observer& observer,
-                                 const CancelFlag& cancel, std::set<metadata::Identity>* later);
+                                 const CancelFlag& cancel, std::set<metadata::Identity>* later,
+                                 const std::function<Status()>& between = {});
 
 }  // namespace steelyard::store

@@ -94,9 +94,12 @@ Status report_policies(Context& context, const Asked& asked, Observer& observer,
     }
     reports.tell(move.identity, std::move(report));
   };
-  return follow_policies(
-      context, asked, observer, cancel,
-      {.on_move = on_move, .on_wait = on_wait, .may_try = reports.may_try, .on_again = reports.on_again});
+  return follow_policies(context, asked, observer, cancel,
+                         {.on_move = on_move,
+                          .on_wait = on_wait,
+                          .on_stay = reports.of_stays ? on_wait : OnMove(),
+                          .may_try = reports.may_try,
+                          .on_again = reports.on_again});
 }
 
 }  // namespace steelyard::store

@@ -23,6 +23,7 @@ struct PolicyReports {
   std::function<void(const metadata::Identity&, ReconcileReport)> tell;
   std::function<Status(const metadata::Move& move)> may_try = {};
   std::function<void(std::int64_t at_mono_ms)> on_again = {};
+  bool of_stays = false;  ///< tells also why AUTO ones that somebody reads stay where they are; who watches tells moves
 };
 Status report_policies(Context& context, const Asked& asked, Observer& observer, const CancelFlag& cancel,
                        const PolicyReports& reports);

@@ -180,9 +180,10 @@ class Recovery {
     // Of a catalog that nobody has seen nothing has to be known.
     if (status.code() != Code::kUnknownOutcome && status.code() != Code::kNoSpace) return status;
     if (!full) return {Code::kUnavailable, status.message(), "nothing was changed; check the disk, then run it again"};
+    const auto size = format_sizes_apart({wanted, space.available});
     return {Code::kNoSpace,
-            fmt::format("{}; the new catalog wants some {} in {}, and {} are free", status.message(),
-                        format_size(wanted), printable(paths_.store), format_size(space.available)),
+            fmt::format("{}; the new catalog wants some {} in {}, and {} are free", status.message(), size[0],
+                        printable(paths_.store), size[1]),
             "nothing was changed; free space on that filesystem, then run the same command again"};
   }
 

@@ -76,10 +76,11 @@ class Rehydration final : public ResidencyRun {
                   "run the same command again");
   }
 
-  /// Of a set everything counts, as whoever resumes the operation cannot know what was missing when it began.
+  /// Everything counts, as whoever resumes the operation cannot know what was missing when it began; and what was there
+  /// may go before it is counted again.
   Amount totals() const override {
     if (plan_) return {plan_->hot_members, plan_->hot_bytes};
-    return missing();
+    return {objects(), record_.summary.logical_bytes};
   }
   Amount left() const override { return missing(); }
 
@@ -110,6 +111,7 @@ class Rehydration final : public ResidencyRun {
     // What was stray until the operation began may have gone since the look before it (evict.cc).
     SY_RETURN_IF_ERROR(look_at_hot());
     const Amount wanted = missing();
+    keeper.set_left(wanted);
     const std::uint64_t memory_bytes = std::clamp(context_.io_budget, tiers::kFillBytesMin, tiers::kFillBytes);
     SY_ASSIGN_OR_RETURN(const auto memory, tiers::AlignedBuffer::allocate(memory_bytes));
     ProgressMeter progress(context_.runtime, observer_, "rehydrate", wanted.bytes, wanted.members);

@@ -122,6 +122,27 @@ TEST_F(RehydrateTest, NothingIsRemovedBetweenTheLastCountAndTheEnd) {
   EXPECT_FALSE(removable) << "it would be counted, and gone";
 }
 
+TEST_F(RehydrateTest, ItsTotalsAreThoseOfWhatIsToBeThere) {
+  request_.ratio_millionths = 500'000;
+  ASSERT_TRUE(rehydrate().ok());
+  request_.ratio_millionths.reset();
+  runtime_.on("residency.after_start", [&] {  // what was counted before it goes
+    for (const char* name : {"00000000", "00000001", "00000002", "00000003"}) {
+      std::vector<fs::path> replicas;
+      for (const auto& file : fs::recursive_directory_iterator(memory_.path())) {
+        if (file.path().filename() == name) replicas.push_back(file.path());
+      }
+      for (const fs::path& replica : replicas) fs::remove(replica);
+    }
+  });
+  const auto done = rehydrate();
+  ASSERT_TRUE(done.ok()) << done.status().to_string();
+  EXPECT_EQ(done->moved_objects, kObjects);
+  EXPECT_EQ(done->operation->total_members, kObjects);
+  EXPECT_EQ(done->operation->processed_members, kObjects);
+  EXPECT_EQ(done->operation->total_bytes, kObjects * kMiB);
+}
+
 TEST_F(RehydrateTest, WhoTakesItOverCountsWhatWasBroughtBefore) {
   int brought = 0;
   runtime_.on("rehydrate.after_object", [&] {

@@ -72,7 +72,7 @@ Status ResidencyRun::plan() {
 
 /// Under the group's lock: nobody is just removing what is counted.
 Status ResidencyRun::look_at_hot() {
-  SY_ASSIGN_OR_RETURN(const auto lock, lock_to_count(context_, *tier_, record_));
+  SY_ASSIGN_OR_RETURN(const auto lock, lock_to_count(context_, *tier_, record_, &stop_.flag()));
   SY_ASSIGN_OR_RETURN(hot_, find_hot(context_, record_, manifest_));
   if (hot_.tier == tier_ && hot_.instance == instance_) return {};
   return {Code::kUnavailable, "the memory tier was replaced meanwhile", "run the same command again"};
@@ -166,7 +166,7 @@ Status ResidencyRun::fail(RunnerKeeper& keeper, const Status& why) {
   const bool takes_back = asked_.kind == metadata::OperationKind::kRehydrating && tier_ != nullptr;
   std::unique_ptr<tiers::GroupLock> lock;
   if (takes_back) {
-    auto removing = lock_to_remove(context_, *tier_, record_);
+    auto removing = lock_to_remove(context_, *tier_, record_, &stop_.flag());
     if (removing.ok()) lock = std::move(removing).value();
   }
   const bool may_remove = lock != nullptr;
@@ -175,7 +175,7 @@ Status ResidencyRun::fail(RunnerKeeper& keeper, const Status& why) {
     const auto leaving = [made = made_here()](const tiers::ObjectName& name) { return name.in == made; };
     see_hot_without(context_, record_, leaving, seen);
   } else {
-    lock = see_hot(context_, record_, seen);
+    lock = see_hot(context_, record_, seen, {}, &stop_.flag());
   }
   const bool lowers = may_remove && !seen.boot_id.empty();
   SY_RETURN_IF_ERROR(keeper.fail(why, text_kept_of(why), std::move(seen)).status());
@@ -192,7 +192,7 @@ Status ResidencyRun::fail(RunnerKeeper& keeper, const Status& why) {
 
 Result<RevisionRecord> ResidencyRun::end_as_done(RunnerKeeper& keeper) {
   metadata::Observation seen;
-  const auto lock = see_hot(context_, record_, seen);
+  const auto lock = see_hot(context_, record_, seen, {}, &stop_.flag());
   SY_POINT(context_.runtime, "residency.before_end");
   return keeper.end(done_message(), std::move(seen));
 }

@@ -55,6 +55,11 @@ RunnerKeeper::~RunnerKeeper() {
   catalog_.report_operation(last).status().ignore("the token ends by itself after its time to live");
 }
 
+void RunnerKeeper::set_left(Amount left) {
+  members_.store(total_.members - std::min(total_.members, left.members));
+  bytes_.store(total_.bytes - std::min(total_.bytes, left.bytes));
+}
+
 void RunnerKeeper::add(std::uint64_t members, std::uint64_t bytes) {
   members_.fetch_add(members);
   bytes_.fetch_add(bytes);

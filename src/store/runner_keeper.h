@@ -32,6 +32,8 @@ class RunnerKeeper {
                metadata::RunnerToken token, Amount done, std::int64_t ttl_ms, StopSignal& stop);
   ~RunnerKeeper();  ///< stops; gives the token back unless the operation ended
 
+  /// What is left to do, by a newer look than the one that `done` was of.
+  void set_left(Amount left);
   void add(std::uint64_t members, std::uint64_t bytes);
   Amount done() const { return {members_.load(), bytes_.load()}; }
   /// Shown by the operation while it runs: what it waits for, or why its last runner stopped.

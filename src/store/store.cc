@@ -285,6 +285,8 @@ class StoreImpl final : public Store {
     return std::move(failed).with_hint(hint);
   }
 
+  Status why_it_waits(const metadata::RevisionRecord& record) override { return store::why_it_waits(context_, record); }
+
   Result<metadata::Lease> renew_lease(const std::string& lease_id, std::int64_t ttl_ms) override {
     return catalog_.renew_lease({.lease_id = lease_id, .ttl_ms = ttl_ms});
   }

@@ -382,6 +382,9 @@ class Store {
   /// or room can be made. Who acquires a lease calls it then. An error has what was evicted all the same in its hint.
   virtual Result<FollowResult> follow_policy(const metadata::Identity& identity, Observer& observer,
                                              const CancelFlag& cancel) = 0;
+  /// Why a revision is not where its policy wants it, in the words of follow_policy; nothing is moved. OK where it is
+  /// there, its policy moves nothing by itself, or nothing is in the way of the move.
+  virtual Status why_it_waits(const metadata::RevisionRecord& record) = 0;
   virtual Result<metadata::Lease> renew_lease(const std::string& lease_id, std::int64_t ttl_ms) = 0;
   /// A lease that is renewed while it is held (store/open_revision.h). The store must outlive it.
   virtual Result<std::unique_ptr<HeldRevision>> hold(const Selector& selector, const LeaseTerms& terms) = 0;

@@ -31,43 +31,16 @@ class StrayTest : public HotStoreTest {
     use(memory_);
     ASSERT_NE(record().hot_instance, mounted_instance(*context_));
   }
-  void use(const tiers::TestTmpfs& memory, std::uint64_t capacity = 64 * kMiB) {
-    tiers::MemoryOptions options;
-    options.path = memory.path();
-    options.store_id = parts_.store_id;
-    options.capacity = capacity;
-    hot_.emplace([this, options](bool create) {
-      tiers::MemoryOptions now = options;
-      now.create = create;
-      return tiers::open_memory(runtime_, now);
-    });
-  }
   GcReport gc(bool dry_run = false) { return run_gc(*context_, dry_run, cancel_).value(); }
   fs::path catalog_path() { return root_.path() + "/store/catalog.db"; }
   HotReplicas here() {
     const auto manifest = load_manifest(*parts_.cold, record()).value();
     return find_hot(*context_, record(), manifest).value();
   }
-  metadata::Lease lease() {
-    metadata::AcquireLease command;
-    command.identity = identity_;
-    command.holder = "reader";
-    command.nonce = runtime_.random_hex(16);
-    command.ttl_ms = 60'000;
-    command.process = runtime_.self();
-    return catalog_->acquire_lease(command).value().lease.value();
-  }
   metadata::Identity import_another(const std::string& name, std::uint64_t mib) {
-    fs::create_directories(root_.path() + "/" + name);
     std::string data(mib * kMiB, 's');
     for (std::size_t i = 0; i < data.size(); ++i) data[i] = static_cast<char>(i / 999 * 5 + mib);
-    std::ofstream(root_.path() + "/" + name + "/w.bin", std::ios::binary) << data;
-    ImportRequest request;
-    request.source = root_.path() + "/" + name;
-    request.target.ref = {name, "main", std::nullopt};
-    request.chunk_bytes = kMiB;
-    const auto source = open_source(request.source, false).value();
-    return run_import(*context_, request, *source, silent_, cancel_).value().record.identity;
+    return import_file(name, data);
   }
 
   tiers::TestTmpfs other_;
@@ -87,7 +60,7 @@ TEST_F(StrayTest, AnEvictionFreesItHere) {
   EXPECT_EQ(evict().code(), Code::kUnavailable) << "nothing is left here that could be evicted";
   use(other_);
   EXPECT_EQ(hot_bytes(), kObjects * kMiB);
-  ASSERT_TRUE(catalog_->release_lease({.lease_id = held.lease_id}).ok());
+  release(held);
   EXPECT_EQ(evict()->record.residency, Residency::kCold);
 }
 

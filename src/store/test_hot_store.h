@@ -45,16 +45,8 @@ class HotStoreTest : public testing::Test {
     data_.resize(kObjects * kMiB);
     for (std::size_t i = 0; i < data_.size(); ++i) data_[i] = static_cast<char>(i / 1000 * 7 + i / kMiB);
     std::ofstream(root_.path() + "/src/w.bin", std::ios::binary) << data_;
-    ImportRequest request;
-    request.source = root_.path() + "/src";
-    request.target.ref = {"m", "main", std::nullopt};
-    request.chunk_bytes = kMiB;
-    const auto source = open_source(request.source, false);
-    ASSERT_TRUE(source.ok());
-    const auto imported = run_import(*context_, request, **source, silent_, cancel_);
-    ASSERT_TRUE(imported.ok()) << imported.status().to_string();
+    identity_ = import_folder("m", root_.path() + "/src");
     request_.target.ref = {"m", "main", 1};
-    identity_ = imported->record.identity;
   }
 
   const StoreOptions& options() {
@@ -74,6 +66,36 @@ class HotStoreTest : public testing::Test {
     command.policy.mode = mode;
     command.policy.prefer = prefer;
     ASSERT_TRUE(catalog_->update_weight_policy(command).ok());
+  }
+  /// Another revision with a file of its own, of these bytes.
+  metadata::Identity import_file(const std::string& resource, const std::string& data,
+                                 std::uint64_t chunk_bytes = kMiB) {
+    fs::create_directories(root_.path() + "/" + resource);
+    std::ofstream(root_.path() + "/" + resource + "/w.bin", std::ios::binary) << data;
+    return import_folder(resource, root_.path() + "/" + resource, chunk_bytes);
+  }
+  /// A revision of the folder.
+  metadata::Identity import_folder(const std::string& resource, const std::string& folder,
+                                   std::uint64_t chunk_bytes = kMiB) {
+    ImportRequest request;
+    request.source = folder;
+    request.target.ref = {resource, "main", std::nullopt};
+    request.chunk_bytes = chunk_bytes;
+    const auto source = open_source(request.source, false).value();
+    return run_import(*context_, request, *source, silent_, cancel_).value().record.identity;
+  }
+  metadata::Lease lease() { return lease(identity_); }
+  metadata::Lease lease(const metadata::Identity& identity, std::int64_t ttl_ms = 300'000) {
+    metadata::AcquireLease command;
+    command.identity = identity;
+    command.holder = "reader";
+    command.nonce = runtime_.random_hex(16);
+    command.ttl_ms = ttl_ms;
+    command.process = runtime_.self();
+    return catalog_->acquire_lease(command).value().lease.value();
+  }
+  void release(const metadata::Lease& lease) {
+    ASSERT_TRUE(catalog_->release_lease({.lease_id = lease.lease_id}).ok());
   }
   metadata::RevisionRecord record() { return catalog_->get_weight_revision(identity_).value(); }
   ReconcileReport reconcile() { return run_reconcile(*context_, std::nullopt, silent_, cancel_).value(); }
@@ -116,13 +138,15 @@ class HotStoreTest : public testing::Test {
       bad.put('!');
     }
   }
-  void use_capacity(std::uint64_t bytes) {
-    tiers::MemoryOptions small;
-    small.path = memory_.path();
-    small.store_id = parts_.store_id;
-    small.capacity = bytes;
-    hot_.emplace([this, small](bool create) {
-      tiers::MemoryOptions now = small;
+  void use_capacity(std::uint64_t bytes) { use(memory_, bytes); }
+  /// This memory is the one that is mounted from now on.
+  void use(const tiers::TestTmpfs& memory, std::uint64_t capacity = 64 * kMiB) {
+    tiers::MemoryOptions options;
+    options.path = memory.path();
+    options.store_id = parts_.store_id;
+    options.capacity = capacity;
+    hot_.emplace([this, options](bool create) {
+      tiers::MemoryOptions now = options;
       now.create = create;
       return tiers::open_memory(runtime_, now);
     });

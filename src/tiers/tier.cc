@@ -52,8 +52,8 @@ Result<std::unique_ptr<Reservation>> Tier::reserve(const std::string& /*operatio
 
 Status Room::check(std::uint64_t wanted_bytes) const {
   if (wanted_bytes <= bytes) return {};
-  return {Code::kNoSpace,
-          where + " cannot take " + format_size(wanted_bytes) + ", " + format_size(bytes) + " are available: " + limit,
+  const auto size = format_sizes_apart({wanted_bytes, bytes});
+  return {Code::kNoSpace, where + " cannot take " + size[0] + ", " + size[1] + " are available: " + limit,
           hint.empty() ? "" : "evict what is not needed, or " + hint};
 }
 

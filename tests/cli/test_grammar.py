@@ -30,8 +30,35 @@ def test_help_of_a_verb(steelyard, verb):
     assert out.startswith("usage: steelyard ")
 
 
+@pytest.mark.parametrize("words", [["help", "lease"], ["lease", "--help"], ["lease", "help"], ["model", "help", "lease"]])
+def test_help_of_a_verb_with_sub_verbs(steelyard, words):
+    out = steelyard(*words).stdout
+    assert out.startswith("usage: steelyard lease VERB")
+    for verb in ("lease acquire", "lease renew", "lease release", "lease list"):
+        assert f"  {verb} " in out
+    assert "import" not in out
+    assert steelyard("help", "lease", "acquire").stdout == steelyard("lease", "acquire", "--help").stdout
+
+
 def test_version(steelyard):
     assert steelyard("--version").stdout.startswith("steelyard ")
+    assert steelyard("version").stdout == steelyard("--version").stdout
+
+
+def test_states_and_places_are_taken_in_any_case(steelyard, checkpoint):
+    ref = steelyard("import", checkpoint, "m", "--residency", "COLD").last
+    steelyard("watch", ref, "--until", "ready")
+    steelyard("watch", ref, "--until", "Cold", "--timeout", "0s")
+    assert steelyard("-q", "list", "--state", "ready").lines == [ref]
+    policy = steelyard.json("policy", "set", ref, "--prefer", "Hot", "--mode", "AUTO")["policy"]
+    assert (policy["prefer"], policy["mode"]) == ("hot", "auto")
+    shown = steelyard.json("config", "show", env={"STEELYARD_POLICY_PREFER": "HOT"})
+    assert [one["value"] for one in shown["settings"] if one["name"] == "policy.prefer"] == ["hot"]
+
+
+def test_an_import_says_how_a_policy_is_given(steelyard):
+    out = steelyard("import", "--help").stdout
+    assert "  steelyard import ./llama llama-70b --policy-prefer mixed --policy-ratio 0.25" in out
 
 
 @pytest.mark.parametrize(
@@ -57,9 +84,13 @@ def test_version(steelyard):
         (["import", "--source", "a", "b", "c"], "the source is named twice", ""),
         (["import"], "wants SOURCE", "usage: steelyard import"),
         (["policy", "set", "m"], "at least one of --prefer, --ratio and --mode", "policy show"),
-        (["policy", "set", "m", "--prefer", "warm"], '--prefer is "warm"; wanted hot, cold or mixed', ""),
-        (["policy", "set", "m", "--mode", "on"], '--mode is "on"; wanted pinned, manual or auto', ""),
-        (["watch", "m@main", "--until", "ready"], '--until is "ready"; wanted one of IMPORTING, READY', ""),
+        (["policy", "set", "m", "--prefer", "warm"], '--prefer is "warm"; wanted one of hot, cold, mixed', ""),
+        (["policy", "set", "m", "--mode", "on"], '--mode is "on"; wanted one of pinned, manual, auto', ""),
+        (["watch", "m@main", "--until", "there"], '--until is "there"; wanted one of IMPORTING, READY', ""),
+        (["help", "nope"], 'unknown verb "nope"', "wanted one of import, "),
+        (["help", "impor"], 'unknown verb "impor"', "`import`"),
+        (["--help", "ls"], 'unknown verb "ls"', "`list`"),
+        (["help", "lease", "aquire"], "`lease aquire`", "`lease acquire`"),
         (["watch", "m", "--until", "DELETED"], "only the READY revisions are watched", "m@main"),
         (["completion", "tcsh"], 'unknown shell "tcsh"; wanted bash, zsh or fish', ""),
     ],
@@ -79,7 +110,7 @@ def test_usage_errors_name_found_wanted_and_the_nearest(steelyard, words, messag
         (["list", "--limit", "1001"], '"1001"', "1 to 1000"),
         (["list", "--limit", "-1"], '"-1"', "1 to 1000"),
         (["list", "--limit", "ten"], '"ten"', "1 to 1000"),
-        (["list", "--state", "ready"], '"ready"', "READY"),
+        (["list", "--state", "there"], '"there"', "READY"),
         (["list", "--label", "novalue"], '"novalue"', "KEY=VALUE"),
         (["--jobs", "0", "list"], "0", "1 to 256"),
         (["--jobs", "257", "list"], "257", "1 to 256"),
@@ -102,7 +133,7 @@ def test_usage_errors_name_found_wanted_and_the_nearest(steelyard, words, messag
         (["import", ".", "--generation", "0"], '"0"', "1 to 9223372036854775807"),
         (["import", ".", "--generation", "9223372036854775808"], '"9223372036854775808"', "1 to 9223372036854775807"),
         (["import", ".", "--generation", "01"], '"01"', "leading zeros"),
-        (["import", ".", "--residency", "warm"], '"warm"', "hot or cold"),
+        (["import", ".", "--residency", "warm"], '"warm"', "one of hot, cold"),
         (["import", ".", "--wait", "5"], "5", "duration"),
         (["policy", "set", "m", "--ratio", "1"], '"1"', "0.000001 to 0.999999"),
         (["policy", "set", "m", "--ratio", "0.1234567"], '"0.1234567": it has 7 decimal places', "0.000001 to 0.999999"),

@@ -73,6 +73,37 @@ def test_the_generation_is_the_fence_and_a_retry_is_recognised(steelyard, model)
     assert steelyard.json("policy", "set", model, "--mode", "auto")["revision"]["metadata_generation"] == after
 
 
+def test_what_a_revision_waits_for_is_said_everywhere(hot, checkpoint):
+    model = hot("import", checkpoint, "m", "--policy-mode", "auto", "--policy-prefer", "hot", "--residency", "cold").last
+
+    def waiting() -> str:
+        shown, seen = hot.json("policy", "show", model)["waiting"], hot.json("inspect", model)["waiting"]
+        assert shown == seen
+        for verb in (("policy", "show"), ("inspect",)):
+            assert ("\nwaiting " in hot(*verb, model).stdout) == (shown is not None)
+        return shown["what"] if shown else ""
+
+    assert f"{model} is COLD, and nobody reads it; its policy makes it HOT while somebody does" in waiting()
+    hot("lease", "acquire", model, "--holder", "h")
+    assert waiting() == "", "it came"
+    hot("policy", "set", model, "--prefer", "cold", "--mode", "pinned")
+    assert "is pinned to COLD and HOT, and somebody reads it" in waiting()
+    hot("lease", "release", hot("-q", "lease", "list").last)
+    hot("reconcile")
+    hot("policy", "set", model, "--prefer", "hot", "--mode", "auto")
+    hot("lease", "acquire", model, "--holder", "h")
+    assert "was moved less than 5m ago (policy.cooldown)" in waiting()
+    assert waiting() in hot("reconcile").stdout, "and so says a reconcile"
+
+
+def test_a_pinned_mixed_revision_that_is_there_says_so(hot, checkpoint):
+    model = hot("import", checkpoint, "m").last
+    hot("policy", "set", model, "--prefer", "mixed", "--ratio", "0.5", "--mode", "pinned")
+    assert "a reconcile keeps it mixed (0.5 hot)" in hot("policy", "show", model).stdout
+    hot("reconcile")
+    assert "it is there, and stays mixed (0.5 hot)" in hot("policy", "show", model).stdout
+
+
 def test_a_pin_refuses_what_it_does_not_want(steelyard, model):
     steelyard("policy", "set", model, "--mode", "pinned")
     error = steelyard.error("rehydrate", model, code=13)

@@ -71,6 +71,25 @@ def test_what_moved_is_told_apart(hot, model):
     assert re.search(r"^removed \d+ objects? from memory, ", hot("evict", model).stdout, re.MULTILINE)
 
 
+def test_it_says_where_nothing_had_to_be_moved(hot, model):
+    assert f"no object is in memory already: {model} is COLD, and nothing had to be moved" in hot("evict", model).stdout
+    hot("rehydrate", model)
+    assert f"every object is in memory already: {model} is HOT, and nothing had to be moved" in hot("rehydrate", model).stdout
+
+
+def test_a_share_is_never_rounded_to_nothing_or_to_all(hot, tmp_path):
+    source = tmp_path / "many"
+    source.mkdir()
+    for number in range(4):
+        (source / f"{number}.bin").write_bytes(bytes([number]) * (1 << 20))
+    (source / "tiny.bin").write_bytes(b"tiny")
+    ref = hot("import", source, "many", "--allow-empty").last
+    for ratio, words in (("0.000001", "MIXED <1 %"), ("0.5", "MIXED 50 %"), ("0.999999", "MIXED >99 %")):
+        hot("rehydrate", ref, "--ratio", ratio)
+        for command in (("list",), ("inspect", ref), ("policy", "show", ref), ("watch", ref, "--until", "mixed")):
+            assert words in hot(*command).stdout, command
+
+
 def test_there_is_nothing_to_bring(hot, empty):
     imported = hot("import", empty, "e", "--allow-empty", "--residency", "hot")
     assert "nothing to bring into memory: e@main#1 has no payload objects" in imported.stdout

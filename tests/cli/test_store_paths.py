@@ -78,6 +78,13 @@ def test_a_store_that_may_not_be_made(steelyard, checkpoint, tmp_path, unprivile
     names_the_setting(steelyard.at(locked).error("import", checkpoint, "demo", code=9, **unprivileged))
 
 
+def test_a_list_says_that_there_is_no_store(steelyard):
+    listed = steelyard("list", "--json")
+    assert listed.json()["revisions"] == []
+    assert listed.stderr == f"note: there is no store at {steelyard.store} yet; `steelyard import` makes it\n"
+    assert "note: there is no store at" in steelyard("-q", "list").stderr
+
+
 def test_no_store(steelyard):
     names_the_setting(steelyard.error("inspect", "demo", code=3))
 

@@ -167,8 +167,8 @@ Result<Room> DirectoryTier::room() {
   Room room;
   room.bytes = free_bytes > reserve ? free_bytes - reserve : 0;
   room.where = "the " + traits().name + " tier " + folder_.path();
-  room.limit =
-      format_size(free_bytes) + " of its filesystem are free, of which cold.reserve_free keeps " + format_size(reserve);
+  const auto size = format_sizes_apart({free_bytes, reserve});
+  room.limit = size[0] + " of its filesystem are free, of which cold.reserve_free keeps " + size[1];
   return room;
 }
 

@@ -42,25 +42,26 @@ Room MemoryPlace::room(std::uint64_t used_bytes, std::uint64_t claimed_bytes, st
                      .over_bytes = without(taken, bytes)});
   };
   const std::uint64_t elsewhere = without(without(filesystem_bytes, free_bytes), used_bytes);
+  const auto space = format_sizes_apart({filesystem_bytes, free_bytes, elsewhere});
   add(free_bytes, sum(claimed_bytes, overhead_bytes),
-      fmt::format("its filesystem has {}, of which {} are free{}", format_size(filesystem_bytes),
-                  format_size(free_bytes),
-                  elsewhere > 0 ? fmt::format(" and {} are taken by others", format_size(elsewhere)) : ""),
+      fmt::format("its filesystem has {}, of which {} are free{}", space[0], space[1],
+                  elsewhere > 0 ? fmt::format(" and {} are taken by others", space[2]) : ""),
       "let that filesystem be larger (a container's --shm-size, mount -o remount,size=), name another tmpfs "
       "with hot.path (--hot-path), or free what else lies in it");
   // Where it is all of the filesystem, raising it moves nothing.
   if (capacity_bytes < filesystem_bytes) {
+    const auto size = format_sizes_apart({capacity_bytes, used_bytes, claimed_bytes});
     add(capacity_bytes, sum(used_bytes, claimed_bytes),
-        fmt::format("hot.capacity is {}{}, of which {} are used and {} reserved by others", format_size(capacity_bytes),
-                    capacity_is_set ? "" : " (half of the filesystem)", format_size(used_bytes),
-                    format_size(claimed_bytes)),
+        fmt::format("hot.capacity is {}{}, of which {} are used and {} reserved by others", size[0],
+                    capacity_is_set ? "" : " (half of the filesystem)", size[1], size[2]),
         "raise hot.capacity (--hot-capacity, STEELYARD_HOT_CAPACITY)");
   }
   for (const MemoryLimit& limit : limits) {
     const bool machine = limit.used == 0 && limit.file.ends_with("meminfo");
+    const auto size = format_sizes_apart({limit.bytes, limit.used, process_reserve_bytes});
     add(limit.bytes, sum(sum(limit.used, process_reserve_bytes), claimed_bytes),
         fmt::format("{} allows {}, of which {} are in use and {} are left to this process for its work", limit.file,
-                    format_size(limit.bytes), format_size(limit.used), format_size(process_reserve_bytes)),
+                    size[0], size[1], size[2]),
         machine ? "end what else uses the memory of this machine"
                 : "raise the memory limit of the cgroup (the container's --memory)");
   }
