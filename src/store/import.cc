@@ -47,6 +47,9 @@ class Import {
 
   Result<ImportResult> run() {
     SY_RETURN_IF_ERROR(plan());
+    SY_RETURN_IF_ERROR(find_interrupted_move());
+    if (already_there_) return result();
+    if (request_.into_memory) SY_RETURN_IF_ERROR(check_memory());
     SY_RETURN_IF_ERROR(begin());
     if (already_there_) return result();
     Status status = write_and_commit();
@@ -62,7 +65,20 @@ class Import {
     for (const std::string& warning : plan_.warnings) observer_.warning(warning);
     SY_ASSIGN_OR_RETURN(chunk_bytes_, choose_chunk_bytes());
     SY_ASSIGN_OR_RETURN(layout_, lay_out(plan_, chunk_bytes_));
-    return request_.into_memory ? check_memory() : Status();
+    return {};
+  }
+
+  /// An import that was interrupted on the way into memory has published its revision. The same one again is answered
+  /// with that, and the caller goes on with the operation.
+  Status find_interrupted_move() {
+    if (!request_.into_memory || request_.target.ref.weight_generation) return {};
+    SY_ASSIGN_OR_RETURN(const auto record, newest());
+    const bool comes_into_memory = record && record->operation &&
+                                   record->operation->kind == metadata::OperationKind::kRehydrating &&
+                                   record->operation->target == metadata::Residency::kHot;
+    if (!comes_into_memory || !is_as_asked(*record)) return {};
+    SY_ASSIGN_OR_RETURN(already_there_, holds_this_content(*record));
+    return {};
   }
 
   /// Before anything is copied: what cannot fit is not imported for nothing. Which of its objects lie in memory is not
@@ -234,6 +250,12 @@ class Import {
     return user_labels(record.labels) == wanted;
   }
 
+  /// Published as this import would publish it, but for its content.
+  bool is_as_asked(const metadata::RevisionRecord& record) const {
+    return record.availability == metadata::Availability::kReady && same_user_labels(record) &&
+           record.policy == request_.policy;
+  }
+
   /// What a CONFLICT of Begin may be besides one: the unfinished import has another automatic label, which it keeps;
   /// or the writer that was waited for is done, with this content (then it is already there) or with another.
   Result<bool> can_go_on(metadata::BeginWeightImport& command) {
@@ -249,8 +271,7 @@ class Import {
       return true;
     }
     if (request_.target.ref.weight_generation || !command.weight_generation) return false;
-    if (record && record->availability == metadata::Availability::kReady && same_user_labels(*record) &&
-        record->policy == request_.policy) {
+    if (record && is_as_asked(*record)) {
       SY_ASSIGN_OR_RETURN(already_there_, holds_this_content(*record));
     }
     command.weight_generation.reset();
@@ -261,7 +282,7 @@ class Import {
   Result<bool> holds_this_content(const metadata::RevisionRecord& record) {
     const auto manifest = load_manifest(context_.cold, record);
     if (!manifest.ok()) {
-      log_info("what the other writer published cannot be compared: {}", manifest.status().to_string());
+      log_info("what was published before cannot be compared: {}", manifest.status().to_string());
       return false;
     }
     ProgressMeter progress(context_.runtime, observer_, "verify", plan_.logical_bytes, plan_.files.size());
