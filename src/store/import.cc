@@ -16,6 +16,7 @@
 #include "hash/sha256.h"
 #include "store/committed_marker.h"
 #include "store/import_layout.h"
+#include "store/import_room.h"
 #include "store/lease_guard.h"
 #include "store/manifest_file.h"
 #include "store/overlap.h"
@@ -81,20 +82,8 @@ class Import {
     return {};
   }
 
-  /// Before anything is copied: what cannot fit is not imported for nothing. Which of its objects lie in memory is not
-  /// known before they are read, so it counts as if all that lies there were its own.
-  Status check_memory() const {
-    if (context_.hot == nullptr) return {Code::kUnavailable, "this store has no memory tier"};
-    SY_ASSIGN_OR_RETURN(const auto tier, context_.hot->make());
-    SY_ASSIGN_OR_RETURN(const tiers::TierUsage usage, tier->usage());
-    std::uint64_t wanted = 0;
-    for (const ObjectSpan& object : layout_.objects) wanted += tier->charged_bytes(object.bytes);
-    Status room = tier->check_fits(wanted - std::min(wanted, usage.bytes + usage.claimed_bytes));
-    if (room.ok()) return room;
-    room = std::move(room).annotate("finding room in memory for",
-                                    format_size(wanted) + ", were all that lies there a part of it");
-    const std::string hint = room.hint().empty() ? "" : room.hint() + "; ";
-    return std::move(room).with_hint(hint + "or import it with --residency cold");
+  Status check_memory() {
+    return check_memory_for_import(context_, request_, source_, plan_, layout_, observer_, stop_);
   }
 
   Status check_apart() const {
