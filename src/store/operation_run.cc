@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "formats/ref.h"
+#include "store/cancel_operation.h"
 #include "store/damage_record.h"
 #include "store/manifest_file.h"
 #include "store/operation_text.h"
@@ -302,11 +303,7 @@ Status OperationRun::stopped(RunnerKeeper& runner, Status why) {
   runner.set_message(text_kept_of(why));
   const auto found = context_.catalog.query_operation(token_.operation_id);
   if (found.ok() && found->operation.state == OperationState::kCancelled) {
-    // What it moved stays, and is to be known.
-    if (metadata::moves_replicas(asked_.kind)) {
-      const ObjectFindings in_doubt{.damaged = found->record.damage.objects, .whole = {}, .is_last_look = true};
-      record_findings(context_, found->record, in_doubt, stop_).status().ignore("a reconcile finds it");
-    }
+    if (metadata::moves_replicas(asked_.kind)) record_what_stays(context_, found->record, stop_);
     return {Code::kConflict,
             fmt::format("{} of {} was {} (operation {}); what it did stays", noun(), ref(), found->operation.message,
                         token_.operation_id),

@@ -155,6 +155,12 @@ def rehydrating(place: Place) -> None:
     place.steelyard("rehydrate", "m", "--no-wait")
 
 
+def killed_on_the_way(place: Place) -> None:
+    """A part of it is in memory, which nobody told."""
+    model(place)
+    place.steelyard("rehydrate", "m", env={"STEELYARD_FAULT": "kill@rehydrate.after_object"}, code=-9)
+
+
 def in_memory(place: Place) -> None:
     model(place)
     place.steelyard("rehydrate", "m")
@@ -271,6 +277,7 @@ MUTATIONS: dict[str, Mutation] = {
     "repair-in-memory": Mutation(bad_in_memory, lambda place: ("repair", "m"), beside="repair", then=("m READY HOT NONE",)),
     "verify-beside-memory": Mutation(bad_in_memory, lambda place: ("verify", "m"), repeat=(5,), beside="verify", then=("m READY MIXED REPAIRING",)),
     "operation-cancel": Mutation(repairing, lambda place: ("operation", "cancel", operation_of(place)), then=("m DEGRADED COLD NONE, twin READY COLD NONE", "m DEGRADED COLD NONE, twin DEGRADED COLD NONE")),
+    "operation-cancel-move": Mutation(killed_on_the_way, lambda place: ("operation", "cancel", operation_of(place)), beside="operation-cancel", then=("m READY MIXED NONE",)),
     "verify": Mutation(damaged, lambda place: ("verify", "m"), repeat=(5,), then=("m DEGRADED COLD NONE, twin DEGRADED COLD NONE",)),
     "lease-acquire": Mutation(model, lambda place: ("lease", "acquire", "m", "--holder", "h", "--nonce", "n"), env=SNAPSHOTS, then=("m READY COLD NONE",)),
     "lease-renew": Mutation(leased, lambda place: ("lease", "renew", (place.folder / "lease").read_text(), "--ttl", "2h"), then=("m READY COLD NONE",)),
