@@ -125,6 +125,27 @@ def in_memory(folder: Path) -> bool:
     return found.stdout.strip() == "tmpfs"
 
 
+# --- what is not ours ---
+
+
+def test_a_folder_with_the_name_of_an_object_keeps_nothing_in_memory(hot, source, memory):
+    hot(*harness.import_args(source, "m"), "--residency", "hot")
+    foreign = replicas_in(memory)[1]
+    foreign.unlink()
+    foreign.mkdir()
+    (foreign / "own").write_text("mine")
+    evicted = hot("evict", "m")
+    assert f"what is no replica of m@main#1 stays in memory: remove {foreign}: " in evicted.stderr
+    revision = hot.json("inspect", "m")["revision"]
+    assert (revision["residency"], revision["operation"]) == ("COLD", "NONE")
+    assert replicas_in(memory) == [foreign] and (foreign / "own").read_text() == "mine"
+    hot("rehydrate", "m")
+    assert hot("verify", "m").last == "ok" and hot.json("inspect", "m")["revision"]["residency"] == "HOT"
+    hot("delete", "m", "--yes")
+    assert hot.json("inspect", "m#1")["revision"]["availability"] == "DELETED"
+    assert (foreign / "own").read_text() == "mine"
+
+
 # --- an import that ends in memory ---
 
 
