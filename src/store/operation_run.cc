@@ -27,7 +27,7 @@ constexpr std::int64_t kPauseMs = 100;
 constexpr std::int64_t kLookMs = 500;
 
 bool is_deleted(Context& context, const RevisionRecord& record) {
-  return !check_not_deleted(context, record, "meanwhile").ok();
+  return check_not_deleted(context, record, "meanwhile").code() == Code::kNotReady;
 }
 
 }  // namespace

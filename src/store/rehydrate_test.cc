@@ -461,6 +461,16 @@ TEST_F(WaitingTest, WhatRunsAfterItsEndIsNotWaitedFor) {
   EXPECT_EQ(waited.code(), Code::kBusy) << waited.status().to_string();
 }
 
+TEST_F(RehydrateTest, WhatGoesWithItsStoreIsNotDamaged) {
+  const metadata::RevisionRecord before = record();
+  runtime_.on("rehydrate.after_object", [&] { fs::remove_all(root_.path() + "/store"); });
+  const auto moved = rehydrate();
+  EXPECT_EQ(moved.code(), Code::kUnavailable) << moved.status().to_string();
+  EXPECT_NE(moved.status().message().find("is not there any more"), std::string::npos) << moved.status().message();
+  const Status reader = check_not_deleted(*context_, before);
+  EXPECT_EQ(reader.code(), Code::kUnavailable) << reader.to_string();
+}
+
 TEST_F(RehydrateTest, MembersThatWentAreSeen) {
   ASSERT_TRUE(rehydrate().ok());
   const auto tier = hot_->find().value();
