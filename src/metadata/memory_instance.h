@@ -19,7 +19,7 @@ enum class InstanceView : std::uint8_t {
   kNone,       ///< none is named
   kMounted,    ///< it is mounted here: what that lists is what there is
   kElsewhere,  ///< another one of this boot, which another container may have: read cold, publish nothing
-  kGone,       ///< of another boot: its memory is no more
+  kGone,       ///< its memory is no more: it is of another boot, or the folder that had it has the mounted one now
 };
 InstanceView view_of_instance(const InstanceName& named, const InstanceName& mounted);
 
@@ -28,9 +28,5 @@ template <typename Named>
 InstanceName instance_of(const Named& named) {
   return {named.hot_instance, named.hot_boot_id};
 }
-
-/// Whether the named instance was made in the folder that has the mounted one now, so that it is gone though it is of
-/// this boot: ids of one folder in one boot differ in their last digits alone.
-bool is_replaced(const InstanceName& named, const InstanceName& mounted);
 
 }  // namespace steelyard::metadata

@@ -25,15 +25,10 @@ TEST(MemoryInstance, IsMountedElsewhereOrGone) {
   EXPECT_EQ(view("", kOther, "boot-a"), InstanceView::kNone);
 }
 
-TEST(MemoryInstance, OneOfTheSameFolderIsReplaced) {
-  const auto replaced = [](const std::string& named, const std::string& mounted) {
-    return is_replaced({named, "boot-a"}, {mounted, "boot-a"});
-  };
-  EXPECT_TRUE(replaced(std::string(24, '1') + std::string(8, '2'), kRecorded));
-  EXPECT_FALSE(replaced(std::string(23, '1') + std::string(9, '2'), kRecorded));
-  EXPECT_FALSE(replaced(kRecorded, kRecorded));
-  EXPECT_FALSE(replaced(kRecorded, ""));
-  EXPECT_FALSE(replaced("", kRecorded));
+TEST(MemoryInstance, OneWhoseFolderHasTheMountedOneIsGone) {
+  EXPECT_EQ(view(std::string(24, '1') + std::string(8, '2'), kRecorded, "boot-a"), InstanceView::kGone);
+  EXPECT_EQ(view(std::string(23, '1') + std::string(9, '2'), kRecorded, "boot-a"), InstanceView::kElsewhere);
+  EXPECT_EQ(view("1", kRecorded, "boot-a"), InstanceView::kElsewhere) << "no id of today";
 }
 
 }  // namespace

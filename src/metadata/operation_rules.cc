@@ -142,16 +142,14 @@ Status check_reached(const RevisionRecord& record, const std::optional<Observati
 }
 
 /// BUSY: the operation that the record has, and what can be done about it.
-Status in_the_way(const Turn& turn, const RevisionRecord& record) {
+Status in_the_way(const Turn& turn, const RevisionRecord& record, const InstanceName& mounted) {
   const Operation& operation = *record.operation;
   const std::string ref = formats::format_ref(record.identity);
   SY_ASSIGN_OR_RETURN(const std::optional<Runner> runner, find_runner(turn.view, record.identity));
   const bool runs = runner && !runner->token.empty() && life_of(*runner, turn.epoch, turn.now).live;
   const bool moves = moves_replicas(operation.kind);
   const std::string end = "end it: steelyard operation cancel " + operation.operation_id;
-  // A memory of this boot may be one that only others mount.
-  const InstanceName none{.id = {}, .boot_id = turn.epoch.epoch};
-  const bool in_one_memory = moves && view_of_instance(instance_of(operation), none) == InstanceView::kElsewhere;
+  const bool in_one_memory = moves && view_of_instance(instance_of(operation), mounted) == InstanceView::kElsewhere;
   const std::string where =
       in_one_memory ? " where memory instance " + operation.hot_instance + " is mounted" : std::string();
   return {Code::kBusy,
@@ -230,7 +228,7 @@ Status judge(Turn& turn, const StartOperation& command) {
   SY_ASSIGN_OR_RETURN(const auto elsewhere, turn.view.get(keys::operation_id(command.operation_id)));
   if (elsewhere) return {Code::kConflict, "operation id " + command.operation_id + " is that of another revision"};
   SY_RETURN_IF_ERROR(check_published(record, {}));
-  if (record.operation) return in_the_way(turn, record);
+  if (record.operation) return in_the_way(turn, record, {command.hot_instance, turn.epoch.epoch});
   SY_RETURN_IF_ERROR(check_fence(record, command.expected_metadata_generation));
   SY_RETURN_IF_ERROR(check_policy_allows(record, command.kind, command.target, command.ratio_millionths));
   if (command.kind == OperationKind::kEvicting) {

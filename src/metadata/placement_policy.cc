@@ -73,12 +73,6 @@ bool was_read_lately(const PlacedRevision& revision, const LastUse& now, std::in
   return last.epoch_ordinal == now.epoch_ordinal && now.mono_ms - last.mono_ms < cooldown_ms;
 }
 
-/// To be brought in takes nothing from anybody, also where the record does not know yet that its memory is gone.
-bool may_come(const RevisionRecord& record, const Memory& memory) {
-  return may_move(record, memory) || (record.availability == Availability::kReady && !record.operation &&
-                                      is_replaced(instance_of(record), mounted(memory)));
-}
-
 /// Where it is by the record, as far as this boot goes.
 Residency residency_in(const RevisionRecord& record, const Memory& memory) {
   return record.hot_instance == memory.instance ? record.residency : Residency::kCold;
@@ -215,7 +209,7 @@ PolicyPlan moves_of(std::span<const PlacedRevision> revisions, const Memory& mem
   for (const PlacedRevision& revision : revisions) {
     const RevisionRecord& record = revision.record;
     const bool pinned = record.policy.mode == PolicyMode::kPinned;
-    if (record.policy.mode == PolicyMode::kManual || !may_come(record, memory)) continue;
+    if (record.policy.mode == PolicyMode::kManual || !may_move(record, memory)) continue;
     const bool evictable = !revision.leased && is_evictable(revision, memory);
     if (pinned && wants_colder(revision, memory) && evictable) {
       const bool whole = record.policy.prefer == Residency::kCold;

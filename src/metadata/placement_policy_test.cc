@@ -201,7 +201,8 @@ TEST(Policy, WhoIsLeftAlone) {
   changed.record.hot_instance = std::string(32, '2');
   EXPECT_EQ(alone(changed), Told{}) << "another instance of this boot";
   changed.record.hot_instance = std::string(24, '1') + std::string(8, '2');
-  EXPECT_EQ(alone(changed), Told{}) << "nothing leaves that the record does not name";
+  EXPECT_EQ(alone(changed), Told{"evict a COLD 50"}) << "it lay in the folder that has the one of today";
+  changed.record.hot_instance = std::string(32, '2');
   changed.record.hot_boot_id = "boot-z";
   EXPECT_EQ(alone(changed), Told{"evict a COLD 50"}) << "what lies here is not what its record names";
   changed.hot.clear();

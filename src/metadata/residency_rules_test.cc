@@ -108,6 +108,21 @@ TEST_F(ResidencyRules, AnotherInstanceIsUnknown) {
   EXPECT_EQ(place(), "READY HOT of 2");
 }
 
+TEST_F(ResidencyRules, MemoryWhoseFolderHasAnotherInstanceIsGone) {
+  const std::string successor = kMine.substr(0, 24) + kOther.substr(0, 8);
+  make_hot();
+  ASSERT_TRUE(start(OperationKind::kEvicting, Residency::kCold).ok());
+  bench.advance(limits::kWriterTtlMs);
+  TakeOperation take{identity, token().operation_id, TestBench::grant('b'), false, {}, successor, bench.now.epoch};
+  EXPECT_TRUE(bench.run(take).ok()) << "whoever takes it ends it";
+  ASSERT_TRUE(observe(seen(0, successor)).ok());
+  EXPECT_EQ(place(), "READY COLD");
+  ASSERT_TRUE(end(OperationState::kDone, seen(0, successor)).ok());
+  ASSERT_TRUE(observe(seen(1)).ok());
+  ASSERT_TRUE(observe(seen(1, successor)).ok());
+  EXPECT_EQ(now().hot_instance, successor) << "no share of it is larger than one that there is";
+}
+
 TEST_F(ResidencyRules, TwoMemoriesThatHoldAsMuchDoNotTakeItFromEachOther) {
   // A share is kept rounded down: it stands for fewer bytes than were seen.
   const Identity odd = identity_of("odd", 1);

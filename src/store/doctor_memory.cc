@@ -239,14 +239,15 @@ void look_elsewhere(Runtime& runtime, const std::string& mounted, bool known, co
     const std::string what =
         fmt::format("{} recorded in memory instance {}, ", counted(refs.size(), "revision"), instance);
     if (view == InstanceView::kGone) {
-      checks.push_back(check(State::kWarning, what + "which an earlier boot had: " + some_of(refs),
+      checks.push_back(check(State::kWarning,
+                             what + "which is gone (the machine restarted, or it was wiped): " + some_of(refs),
                              "`steelyard reconcile` records that it is gone"));
     } else if (!known) {
       checks.push_back(check(State::kWarning, what + "and what is mounted here cannot be read: " + some_of(refs)));
     } else {
       checks.push_back(check(State::kWarning, what + "which is not mounted here: " + some_of(refs),
-                             "look where it is mounted (hot.path); if nobody has it any more, `steelyard rehydrate "
-                             "REF` brings them into the memory here"));
+                             "look where it is mounted (hot.path); `steelyard reconcile` records what was wiped; where "
+                             "nobody has it any more, `steelyard rehydrate REF` brings them into the memory here"));
     }
   }
 }

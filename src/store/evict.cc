@@ -31,7 +31,10 @@ class Eviction final : public ResidencyRun {
 
  private:
   Status mount() override {
-    SY_ASSIGN_OR_RETURN(tier_, context_.hot->find());
+    const auto& running = record_.operation;
+    const bool moves = running && metadata::moves_replicas(running->kind);
+    SY_ASSIGN_OR_RETURN(
+        tier_, find_beside(context_, moves ? metadata::instance_of(*running) : metadata::instance_of(record_)));
     return {};
   }
 

@@ -425,6 +425,55 @@ TEST_F(EvictTest, AnotherOperationIsInTheWay) {
   EXPECT_EQ(evict().code(), Code::kBusy) << "to another target";
 }
 
+TEST_F(EvictTest, WhatWasWipedIsOutOfMemory) {
+  ASSERT_TRUE(rehydrate().ok());
+  wipe_memory();
+  const auto evicted = evict();
+  ASSERT_TRUE(evicted.ok()) << evicted.status().to_string();
+  EXPECT_EQ(evicted->record.residency, Residency::kCold);
+  EXPECT_FALSE(evicted->operation) << "there was nothing to be moved";
+  EXPECT_TRUE(cat() == data_);
+}
+
+TEST_F(EvictTest, OneThatWasLeftInMemoryThatIsWipedIsEnded) {
+  for (const bool by_reconcile : {true, false}) {
+    request_.wait = true;
+    ASSERT_TRUE(rehydrate().ok());
+    request_.wait = false;
+    ASSERT_TRUE(evict().ok());
+    ASSERT_TRUE(record().operation);
+    wipe_memory();
+    request_.wait = true;
+    if (by_reconcile) {
+      const ReconcileReport report = reconcile();
+      EXPECT_TRUE(report.waiting.empty()) << report.waiting.front().why.to_string();
+      EXPECT_TRUE(report.failed.empty()) << report.failed.front().why.to_string();
+      EXPECT_EQ(report.changes.size(), 1U);
+    } else {
+      const auto evicted = evict();
+      ASSERT_TRUE(evicted.ok()) << evicted.status().to_string();
+    }
+    EXPECT_FALSE(record().operation);
+    EXPECT_EQ(record().residency, Residency::kCold);
+  }
+}
+
+TEST_F(EvictTest, ARehydrationThatWasLeftInMemoryThatIsWipedIsNamedWithTheNextStep) {
+  ASSERT_TRUE(evict().ok());
+  request_.wait = false;
+  ASSERT_TRUE(rehydrate().ok());
+  ASSERT_TRUE(record().operation);
+  wipe_memory();
+  request_.wait = true;
+  const auto refused = evict();
+  EXPECT_EQ(refused.code(), Code::kBusy) << refused.status().to_string();
+  EXPECT_EQ(refused.status().hint().find("is mounted"), std::string::npos) << refused.status().hint();
+  reconcile();
+  ASSERT_FALSE(record().operation);
+  ASSERT_TRUE(evict().ok());
+  EXPECT_EQ(record().residency, Residency::kCold);
+}
+
 TEST_F(EvictTest, AFullDiskUnderTheCatalogEndsNothing) {
   ASSERT_TRUE(rehydrate().ok());
   runtime_.arm("log.before_commit", ENOSPC, 1, 1);  // the first removal is not permitted

@@ -131,7 +131,7 @@ namespace {
 Status count_hot(Context& context, const metadata::RevisionRecord& record, const Leaving& leaving,
                  std::unique_ptr<tiers::GroupLock>* lock, metadata::Observation& seen) {
   if (context.hot == nullptr) return {};
-  SY_ASSIGN_OR_RETURN(const auto tier, context.hot->find());
+  SY_ASSIGN_OR_RETURN(const auto tier, find_beside(context, metadata::instance_of(record)));
   if (tier == nullptr) return {};
   SY_ASSIGN_OR_RETURN(const std::string instance, tier->instance());
   const auto is_empty = [&]() -> Result<bool> {
@@ -213,8 +213,25 @@ std::string mounted_instance(Context& context) {
   return {};
 }
 
+Result<std::shared_ptr<tiers::Tier>> find_beside(Context& context, const metadata::InstanceName& named) {
+  auto found = context.hot->find();
+  const bool is_none = found.ok() && *found == nullptr;
+  const auto view = metadata::view_of_instance(named, {.id = {}, .boot_id = context.runtime.epoch()});
+  if (!is_none || view != metadata::InstanceView::kElsewhere) return found;
+  auto made = context.hot->make();
+  if (made.ok()) return made;
+  log_info("no memory instance is made here: {}", made.status().to_string());
+  return found;
+}
+
 Result<metadata::InstanceView> view_from_here(Context& context, const metadata::InstanceName& named) {
-  SY_ASSIGN_OR_RETURN(const std::string mounted, look_for_instance(context));
+  std::string mounted;
+  if (context.hot != nullptr) {
+    SY_ASSIGN_OR_RETURN(const auto tier, find_beside(context, named));
+    if (tier != nullptr) {
+      SY_ASSIGN_OR_RETURN(mounted, tier->instance());
+    }
+  }
   return metadata::view_of_instance(named, {mounted, context.runtime.epoch()});
 }
 

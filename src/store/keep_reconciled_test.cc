@@ -45,8 +45,8 @@ class PassingTime final : public Runtime {
   const ProcessIdentity& self() override { return real_runtime().self(); }
   bool provably_gone(const ProcessIdentity& /*process*/) override { return false; }
 
-  std::int64_t mono = 1'000'000;
-  std::function<void()> at_wait;  ///< on the thread of the test; others wait for real
+  std::atomic<std::int64_t> mono = 1'000'000;  ///< keepers on other threads look at it
+  std::function<void()> at_wait;               ///< on the thread of the test; others wait for real
 
  protected:
   int point_armed(const char* /*name*/) override { return 0; }
@@ -63,7 +63,7 @@ class PassingTime final : public Runtime {
       if (deadline_mono_ms == INT64_MAX) return real_->wait_until(deadline_mono_ms);
       if (time_.at_wait) time_.at_wait();
       if (set_) return true;
-      time_.mono = std::max(time_.mono, deadline_mono_ms);
+      time_.mono = std::max(time_.mono.load(), deadline_mono_ms);
       return false;
     }
 

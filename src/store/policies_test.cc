@@ -308,7 +308,7 @@ TEST_F(PoliciesTest, APinnedRevisionWhoseMemoryWasWipedComesBack) {
   reconcile();
   const std::string before = record().hot_instance;
   ASSERT_EQ(record().residency, Residency::kHot);
-  fs::remove_all(memory_.path() + "/steelyard-" + parts_.store_id);
+  wipe_memory();
   const ReconcileReport report = reconcile();
   EXPECT_TRUE(report.failed.empty());
   EXPECT_TRUE(report.waiting.empty()) << report.waiting.front().why.to_string();

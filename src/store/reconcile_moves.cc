@@ -50,6 +50,10 @@ Status go_on_with_move(Context& context, const RevisionRecord& record, Observer&
     return {};
   }
   SY_RETURN_IF_ERROR(moved.status());
+  if (!moved->operation && evicts && *view == InstanceView::kGone) {
+    report.changes.push_back({ref, "the eviction that was begun is ended: the memory that it was to leave is gone"});
+    return {};
+  }
   if (!moved->operation) return {};  // others ended it
   report.changes.push_back(
       {ref, evicts ? "the eviction that was begun is done" : "the rehydration that was begun is done"});

@@ -165,21 +165,18 @@ TEST_F(RehydrateTest, WhatAnotherRevisionBringsMeanwhileDoesForADamagedObject) {
   EXPECT_EQ(done->record.residency, Residency::kHot);
 }
 
-TEST_F(RehydrateTest, OneWhoseMemoryIsGoneIsEndedAndBegunAnew) {
+TEST_F(RehydrateTest, OneWhoseMemoryWasWipedIsEndedAndBegunAnew) {
   request_.wait = false;
   ASSERT_TRUE(rehydrate().ok());
   const std::string first = record().operation->operation_id;
-  fs::remove_all(memory_.path() + "/steelyard-" + parts_.store_id);
-  ASSERT_TRUE(hot_->make().ok());
+  wipe_memory();
   const ReconcileReport report = reconcile();
-  EXPECT_EQ(report.waiting.size(), 1U) << "another container may have that memory";
-  ASSERT_TRUE(record().operation);
-  request_.wait = true;
-  const auto done = rehydrate();
-  ASSERT_TRUE(done.ok()) << done.status().to_string();
-  EXPECT_EQ(done->record.residency, Residency::kHot);
-  ASSERT_EQ(done->record.finished_operations.size(), 2U);
-  const metadata::Operation& ended = done->record.finished_operations.front();
+  EXPECT_TRUE(report.waiting.empty()) << report.waiting.front().why.to_string();
+  EXPECT_TRUE(report.failed.empty());
+  EXPECT_EQ(record().residency, Residency::kHot);
+  EXPECT_FALSE(record().operation);
+  ASSERT_EQ(record().finished_operations.size(), 2U);
+  const metadata::Operation ended = record().finished_operations.front();
   EXPECT_EQ(ended.operation_id, first);
   EXPECT_EQ(ended.state, metadata::OperationState::kFailed);
   EXPECT_NE(ended.message.find("not mounted here"), std::string::npos) << ended.message;
@@ -235,13 +232,16 @@ TEST_F(RehydrateTest, WhatOthersEndedIsNotBegunAgainByWhoGoesOn) {
   }
 }
 
-TEST_F(RehydrateTest, MemoryThatWasWipedIsNotKnownToBeGoneUntilAsMuchIsThereAgain) {
+TEST_F(RehydrateTest, MemoryThatWasWipedIsSeenToBeGone) {
   const auto first = rehydrate();
   ASSERT_TRUE(first.ok());
-  fs::remove_all(memory_.path() + "/steelyard-" + parts_.store_id);
+  wipe_memory();
   EXPECT_TRUE(cat() == data_) << "the cold replicas do as well";
-  reconcile();
-  EXPECT_EQ(record().residency, Residency::kHot) << "another container may have it";
+  EXPECT_EQ(record().residency, Residency::kHot) << "a reader publishes nothing";
+  const ReconcileReport report = reconcile();
+  EXPECT_TRUE(report.waiting.empty()) << report.waiting.front().why.to_string();
+  EXPECT_EQ(record().residency, Residency::kCold);
+  EXPECT_TRUE(reconcile().changes.empty());
   const auto second = rehydrate();
   ASSERT_TRUE(second.ok()) << second.status().to_string();
   EXPECT_EQ(second->record.residency, Residency::kHot);

@@ -105,6 +105,8 @@ class HotStoreTest : public testing::Test {
     file.seekp(100);
     file.put('!');
   }
+  /// As an operator who empties /dev/shm.
+  void wipe_memory() { fs::remove_all(memory_.path() + "/steelyard-" + parts_.store_id); }
   void damage_hot(std::uint32_t index) {
     for (const auto& file : fs::recursive_directory_iterator(memory_.path())) {
       if (file.path().filename() != "0000000" + std::to_string(index)) continue;

@@ -86,11 +86,32 @@ def test_there_is_nothing_to_bring(hot, empty):
 
 def test_what_goes_on_where_that_memory_is(hot, model, memory):
     hot("rehydrate", model, "--no-wait")
-    for folder in memory.glob("steelyard-*"):
-        shutil.rmtree(folder)
-    error = hot.error("evict", model, code=6)
+    elsewhere = memory / "elsewhere"
+    elsewhere.mkdir()
+    error = hot.error("evict", model, "--hot-path", elsewhere, code=6)
     assert re.search(r"goes on with it where memory instance [0-9a-f]{32} is mounted; or end it", error["hint"])
     assert "operation cancel" in error["hint"]
+
+
+def test_memory_that_was_wiped_keeps_nobody_waiting(hot, model, memory):
+    def wipe():
+        for folder in memory.glob("steelyard-*"):
+            shutil.rmtree(folder)
+
+    hot("rehydrate", model)
+    wipe()
+    assert "not mounted here" in hot("inspect", model).stdout
+    hot("evict", model)
+    assert hot.json("inspect", model)["revision"]["residency"] == "COLD"
+    hot("rehydrate", model, "--no-wait")
+    wipe()
+    hint = hot.error("evict", model, code=6)["hint"]
+    assert f"steelyard reconcile {model}" in hint and "is mounted" not in hint
+    assert "the rehydration that was begun is done" in hot("reconcile", model).stdout
+    hot("evict", model, "--no-wait")
+    wipe()
+    assert "the eviction that was begun is ended" in hot("reconcile", model).stdout
+    assert hot.json("inspect", model)["revision"]["residency"] == "COLD"
 
 
 def test_a_repair_leads_nowhere_else(hot, model, memory):

@@ -77,12 +77,17 @@ std::uint64_t World::start_thread(Process& process, std::string_view name, std::
 
 World::Thread* World::pick() {
   std::vector<Thread*> ready;
+  std::vector<Thread*> dead;
   for (auto& [id, thread] : threads_) {
     if (!thread.runnable) continue;
-    if (!thread.process->alive_) return &thread;  // the dead go first, until none is left
-    if (thread.process->stopped_until_ > now_ms_) continue;
-    ready.push_back(&thread);
+    if (!thread.process->alive_) {
+      dead.push_back(&thread);
+    } else if (thread.process->stopped_until_ <= now_ms_) {
+      ready.push_back(&thread);
+    }
   }
+  // The dead go first, until none is left. One of them may loop until another one ends.
+  if (!dead.empty()) return dead[schedule_.below(dead.size())];
   return ready.empty() ? nullptr : ready[schedule_.below(ready.size())];
 }
 

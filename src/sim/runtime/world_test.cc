@@ -88,6 +88,26 @@ TEST(World, AKilledProcessEndsAtOnceAndItsDestructorsRun) {
   EXPECT_FALSE(alive_after_sleep);
 }
 
+TEST(World, NoneOfTheDeadKeepsTheOthersFromTheirEnd) {
+  World world(1);
+  Process& process = world.start_process("p");
+  bool ended = false;
+  world.spawn(process, "main", [&] {
+    const auto looping = process.runtime().spawn("looping", [&] {
+      const auto event = process.runtime().make_event();
+      while (!ended) event->wait_until(process.runtime().mono_ms() + 500);
+    });
+    process.runtime().spawn("late", [&] { process.runtime().sleep_ms(1'000'000); });
+    ended = true;
+  });
+  world.spawn(world.nature(), "nature", [&] {
+    world.nature().runtime().sleep_ms(10);
+    world.kill(process);
+  });
+  EXPECT_TRUE(world.run());
+  EXPECT_TRUE(ended);
+}
+
 TEST(World, AStoppedProcessGoesOnLate) {
   World world(1);
   Process& process = world.start_process("p");

@@ -209,6 +209,8 @@ void Bench::removed_from_memory(Process& process, const std::string& instance,
         removal.readable_left =
             removal.readable_left || (stat.name.index < in_memory.whole.size() && in_memory.whole[stat.name.index]);
       }
+      // A repair without room that has misread one removes it, and the others have it.
+      if (profile.hot.bit_rot > 0 && removal.readable_left) continue;
     }
     model.replica_removed(process, removal);
   }
