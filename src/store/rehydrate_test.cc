@@ -80,6 +80,10 @@ TEST_F(RehydrateTest, ADamagedColdObjectEndsItAndIsRecorded) {
   EXPECT_EQ(record().damage.count, 1U);
   EXPECT_EQ(record().residency, Residency::kCold);
   EXPECT_FALSE(record().operation);
+  const metadata::Operation failed = record().finished_operations.back();
+  EXPECT_EQ(failed.state, metadata::OperationState::kFailed);
+  EXPECT_EQ(failed.processed_members, 2U) << "what its runner knew, told before or not";
+  EXPECT_EQ(failed.processed_bytes, 2 * kMiB);
   EXPECT_EQ(hot_bytes(), 0U);
 }
 
