@@ -132,7 +132,7 @@ struct ImportReport {
   std::uint64_t reused_bytes = 0;   ///< that were stored already
   std::uint64_t skipped_files = 0;  ///< of the source, not taken
   std::uint64_t skipped_bytes = 0;
-  bool already_there = false;  ///< the writer that was waited for published the same content
+  bool already_there = false;  ///< published before, by the writer that was waited for or by this import, interrupted
 };
 
 struct ListQuery {

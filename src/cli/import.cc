@@ -303,7 +303,7 @@ void print_result(Invocation& call, bool hot, const store::ImportResult& result)
                        format_size(result.logical_bytes);
     if (result.reused_bytes > 0) line += " (" + format_size(result.reused_bytes) + " of it already stored)";
     line += " in " + format_age(static_cast<std::int64_t>(result.seconds * 1000));
-    if (result.already_there) line = "already there: the other writer published the same content";
+    if (result.already_there) line = "already there: the same content was published before";
     call.out().line(line);
     if (hot && result.record.summary.payload_count == 0) call.out().line(nothing_to_bring(result.record));
     if (result.skipped > 0) {

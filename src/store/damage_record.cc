@@ -85,6 +85,7 @@ void record_keys(Context& context, const metadata::RevisionRecord& record, std::
 
 Status check_not_deleted(Context& context, const metadata::RevisionRecord& record, std::string_view meanwhile,
                          std::string hint) {
+  SY_RETURN_IF_ERROR(context.catalog.check_place());
   const auto now = context.catalog.get_weight_revision(record.identity);
   if (now.ok() && is_published(now->availability)) return {};
   // NOT_FOUND: its tombstone was compacted.

@@ -21,7 +21,7 @@ Result<std::vector<std::uint32_t>> misfits_of(tiers::Tier& tier, const tiers::At
                                               const formats::StoredManifest& manifest);
 
 /// NOT_READY where the revision is deleted by now, or is being deleted: nothing keeps a delete waiting for a reader
-/// that holds no lease. For a read that met missing or bad bytes.
+/// that holds no lease. UNAVAILABLE where the store went away. For a read that met missing or bad bytes.
 Status check_not_deleted(Context& context, const metadata::RevisionRecord& record);
 /// The same for one that works on the revision, of which a delete ends every operation: "was deleted" and `meanwhile`.
 Status check_not_deleted(Context& context, const metadata::RevisionRecord& record, std::string_view meanwhile);

@@ -276,20 +276,34 @@ class Eviction final : public ResidencyRun {
   Status remove_replicas(const Batch& batch, bool last) {
     const std::string group = attempt_of(record_).group;
     SY_ASSIGN_OR_RETURN(const auto listing, tier_->list_group(group));
+    Status failed;
+    const auto note = [&failed](Status status) {
+      if (failed.ok()) failed = std::move(status);
+    };
     for (const std::uint32_t object : batch.objects) {
       // The record counts none of them by now, so it stays true wherever this ends.
       SY_RETURN_IF_ERROR(stop_.status(noun()));
       for (const tiers::AttemptName& made : listing.by_operation) {
-        SY_RETURN_IF_ERROR(tier_->remove({made, tiers::ObjectKind::kPayload, object}));
+        note(tier_->remove({made, tiers::ObjectKind::kPayload, object}));
       }
       ++result_.moved_objects;
       ++result_.removed_objects;
     }
     if (last && !plan_) {
       // Nothing is left but what never got its name.
-      for (const tiers::AttemptName& made : listing.by_operation) SY_RETURN_IF_ERROR(tier_->remove_attempt(made));
+      for (const tiers::AttemptName& made : listing.by_operation) note(tier_->remove_attempt(made));
     }
-    return last ? tier_->remove_empty_group(group) : Status();
+    if (last) note(tier_->remove_empty_group(group));
+    return failed.ok() ? Status() : judge_what_stays(batch, std::move(failed));
+  }
+
+  /// What is no replica, as a folder of somebody else's that has the name of one, keeps no eviction from its end.
+  Status judge_what_stays(const Batch& batch, Status failed) {
+    SY_ASSIGN_OR_RETURN(const HotReplicas there, find_hot(context_, record_, manifest_));
+    const bool all_went = std::ranges::none_of(batch.objects, [&](std::uint32_t object) { return there.has(object); });
+    if (!all_went || there.tier != tier_) return failed;
+    observer_.warning("what is no replica of " + ref() + " stays in memory: " + failed.message());
+    return {};
   }
 
   std::string done_message() const override {

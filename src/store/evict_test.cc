@@ -124,6 +124,14 @@ TEST_F(EvictTest, ACancelIsHeardBetweenTwoRemovals) {
   EXPECT_EQ(replicas(), 0U);
 }
 
+TEST_F(EvictTest, WhatGoesWithItsStoreIsNotDamaged) {
+  ASSERT_TRUE(rehydrate().ok());
+  runtime_.on("residency.after_start", [&] { fs::remove_all(root_.path() + "/store"); });
+  const auto moved = evict();
+  EXPECT_EQ(moved.code(), Code::kUnavailable) << moved.status().to_string();
+  EXPECT_NE(moved.status().message().find("is not there any more"), std::string::npos) << moved.status().message();
+}
+
 TEST_F(EvictTest, ABadColdObjectKeepsItsHotReplica) {
   damage_cold(2);
   const auto refused = evict();

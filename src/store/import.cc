@@ -16,6 +16,7 @@
 #include "hash/sha256.h"
 #include "store/committed_marker.h"
 #include "store/import_layout.h"
+#include "store/import_room.h"
 #include "store/lease_guard.h"
 #include "store/manifest_file.h"
 #include "store/overlap.h"
@@ -47,6 +48,9 @@ class Import {
 
   Result<ImportResult> run() {
     SY_RETURN_IF_ERROR(plan());
+    SY_RETURN_IF_ERROR(find_interrupted_move());
+    if (already_there_) return result();
+    if (request_.into_memory) SY_RETURN_IF_ERROR(check_memory());
     SY_RETURN_IF_ERROR(begin());
     if (already_there_) return result();
     Status status = write_and_commit();
@@ -62,23 +66,24 @@ class Import {
     for (const std::string& warning : plan_.warnings) observer_.warning(warning);
     SY_ASSIGN_OR_RETURN(chunk_bytes_, choose_chunk_bytes());
     SY_ASSIGN_OR_RETURN(layout_, lay_out(plan_, chunk_bytes_));
-    return request_.into_memory ? check_memory() : Status();
+    return {};
   }
 
-  /// Before anything is copied: what cannot fit is not imported for nothing. Which of its objects lie in memory is not
-  /// known before they are read, so it counts as if all that lies there were its own.
-  Status check_memory() const {
-    if (context_.hot == nullptr) return {Code::kUnavailable, "this store has no memory tier"};
-    SY_ASSIGN_OR_RETURN(const auto tier, context_.hot->make());
-    SY_ASSIGN_OR_RETURN(const tiers::TierUsage usage, tier->usage());
-    std::uint64_t wanted = 0;
-    for (const ObjectSpan& object : layout_.objects) wanted += tier->charged_bytes(object.bytes);
-    Status room = tier->check_fits(wanted - std::min(wanted, usage.bytes + usage.claimed_bytes));
-    if (room.ok()) return room;
-    room = std::move(room).annotate("finding room in memory for",
-                                    format_size(wanted) + ", were all that lies there a part of it");
-    const std::string hint = room.hint().empty() ? "" : room.hint() + "; ";
-    return std::move(room).with_hint(hint + "or import it with --residency cold");
+  /// An import that was interrupted on the way into memory has published its revision. The same one again is answered
+  /// with that, and the caller goes on with the operation.
+  Status find_interrupted_move() {
+    if (!request_.into_memory || request_.target.ref.weight_generation) return {};
+    SY_ASSIGN_OR_RETURN(const auto record, newest());
+    const bool comes_into_memory = record && record->operation &&
+                                   record->operation->kind == metadata::OperationKind::kRehydrating &&
+                                   record->operation->target == metadata::Residency::kHot;
+    if (!comes_into_memory || !is_as_asked(*record)) return {};
+    SY_ASSIGN_OR_RETURN(already_there_, holds_this_content(*record));
+    return {};
+  }
+
+  Status check_memory() {
+    return check_memory_for_import(context_, request_, source_, plan_, layout_, observer_, stop_);
   }
 
   Status check_apart() const {
@@ -234,6 +239,12 @@ class Import {
     return user_labels(record.labels) == wanted;
   }
 
+  /// Published as this import would publish it, but for its content.
+  bool is_as_asked(const metadata::RevisionRecord& record) const {
+    return record.availability == metadata::Availability::kReady && same_user_labels(record) &&
+           record.policy == request_.policy;
+  }
+
   /// What a CONFLICT of Begin may be besides one: the unfinished import has another automatic label, which it keeps;
   /// or the writer that was waited for is done, with this content (then it is already there) or with another.
   Result<bool> can_go_on(metadata::BeginWeightImport& command) {
@@ -249,8 +260,7 @@ class Import {
       return true;
     }
     if (request_.target.ref.weight_generation || !command.weight_generation) return false;
-    if (record && record->availability == metadata::Availability::kReady && same_user_labels(*record) &&
-        record->policy == request_.policy) {
+    if (record && is_as_asked(*record)) {
       SY_ASSIGN_OR_RETURN(already_there_, holds_this_content(*record));
     }
     command.weight_generation.reset();
@@ -261,7 +271,7 @@ class Import {
   Result<bool> holds_this_content(const metadata::RevisionRecord& record) {
     const auto manifest = load_manifest(context_.cold, record);
     if (!manifest.ok()) {
-      log_info("what the other writer published cannot be compared: {}", manifest.status().to_string());
+      log_info("what was published before cannot be compared: {}", manifest.status().to_string());
       return false;
     }
     ProgressMeter progress(context_.runtime, observer_, "verify", plan_.logical_bytes, plan_.files.size());

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <optional>
 #include <set>
 #include <utility>
@@ -37,36 +38,59 @@ std::string some_of(const std::vector<std::string>& names) {
   return names.size() <= kNamedMax ? text : fmt::format("{} and {} more", text, names.size() - kNamedMax);
 }
 
+/// Next steps of who has no room.
+struct Steps {
+  std::string make_room;  ///< where evicting what is idle would do
+  std::string limit;      ///< what moves the limit; may be empty
+  std::string instead;    ///< where evicting would not do; may be empty
+};
+
+Steps steps_of(const metadata::Identity& for_whom, const tiers::Room& room) {
+  const std::string ref = formats::format_ref(for_whom);
+  return {fmt::format("`steelyard rehydrate {} --make-room` evicts what is idle", ref), room.hint, {}};
+}
+
+Steps steps_of_import(const tiers::Room& room) {
+  return {
+      "import it with --residency cold, and `steelyard rehydrate REF --make-room` evicts what is idle for it",
+      room.hint,
+      "import it with --residency cold",
+  };
+}
+
 /// Why the plan is not carried out, or cannot be: told after what `full` says of the limit in the way.
 class Refusal {
  public:
-  Refusal(Context& context, const metadata::Identity& for_whom, const Status& full, std::string hint)
-      : context_(context), for_whom_(for_whom), full_(full.message()), hint_(std::move(hint)) {}
+  Refusal(Context& context, const Status& full, Steps steps)
+      : context_(context), full_(full.message()), steps_(std::move(steps)) {}
 
   Status of(const metadata::RoomPlan& plan, std::uint64_t missing_bytes) const {
     if (plan.enough) return could_be_made(plan);
     if (plan.possible_bytes + plan.held_by_leases_bytes >= missing_bytes) return is_held(plan);
-    std::string why = fmt::format("; evicting every idle revision would free {}", format_size(plan.possible_bytes));
+    std::string why;
+    if (plan.possible_bytes + plan.held_by_leases_bytes > 0) {
+      why = fmt::format("; evicting every idle revision would free {}", format_size(plan.possible_bytes));
+    }
     if (plan.held_by_leases_bytes > 0) {
       why += fmt::format(", and what is being read holds {}", format_size(plan.held_by_leases_bytes));
     }
-    return told(Code::kNoSpace, why, {});
+    return told(Code::kNoSpace, why, {steps_.limit, steps_.instead});
   }
 
  private:
-  Status told(Code code, const std::string& why, const std::string& next) const {
-    const bool both = !next.empty() && !hint_.empty();
-    return {code, full_ + why, next + (both ? "; or " : "") + hint_};
+  Status told(Code code, const std::string& why, const std::vector<std::string>& steps) const {
+    std::string hint;
+    for (const std::string& step : steps) hint += (hint.empty() || step.empty() ? "" : "; or ") + step;
+    return {code, full_ + why, hint};
   }
 
   Status could_be_made(const metadata::RoomPlan& plan) const {
     std::vector<std::string> refs;
     for (const metadata::Move& move : plan.evictions) refs.push_back(formats::format_ref(move.identity));
-    return told(
-        Code::kNoSpace,
-        fmt::format("; evicting {} would free {} ({})", counted(refs.size(), "idle revision"),
-                    format_size(plan.freed_bytes), some_of(refs)),
-        fmt::format("`steelyard rehydrate {} --make-room` evicts what is idle", formats::format_ref(for_whom_)));
+    return told(Code::kNoSpace,
+                fmt::format("; evicting {} would free {} ({})", counted(refs.size(), "idle revision"),
+                            format_size(plan.freed_bytes), some_of(refs)),
+                {steps_.make_room, steps_.limit});
   }
 
   Status is_held(const metadata::RoomPlan& plan) const {
@@ -89,7 +113,9 @@ class Refusal {
                     format_size(plan.possible_bytes), format_size(plan.held_by_leases_bytes), counted(leases, "lease"),
                     some_of({holders.begin(), holders.end()}), some_of(refs),
                     nearest ? ", the nearest expiry in " + format_age(*nearest) : "");
-    Status busy = told(Code::kBusy, why, fmt::format("wait for them: steelyard lease list {}", refs.front()));
+    Status busy =
+        told(Code::kBusy, why,
+             {fmt::format("wait for them: steelyard lease list {}", refs.front()), steps_.limit, steps_.instead});
     for (std::size_t i = 0; i < plan.held_by_leases.size() && i < kNamedMax; ++i) {
       busy = context_.catalog.name_gone_readers(plan.held_by_leases[i], std::move(busy));
     }
@@ -97,10 +123,23 @@ class Refusal {
   }
 
   Context& context_;
-  const metadata::Identity& for_whom_;
   const std::string full_;
-  const std::string hint_;  ///< how to move the limit
+  const Steps steps_;
 };
+
+/// `for_whom` may be nobody yet.
+Status refuse(Context& context, const metadata::Identity& for_whom, std::uint64_t wanted_bytes, Status full,
+              const std::function<Steps(const tiers::Room&)>& steps) {
+  const auto placement = find_placement(context);
+  if (!placement.ok()) return full;
+  const auto room = placement->tier->room();
+  if (!room.ok()) return full;
+  const std::uint64_t missing_bytes = missing_of(*room, wanted_bytes);
+  // Somebody made room just now; it was refused all the same.
+  if (missing_bytes == 0) return full;
+  return Refusal(context, full, steps(*room))
+      .of(metadata::make_room(placement->revisions, placement->memory, for_whom, missing_bytes), missing_bytes);
+}
 
 }  // namespace
 
@@ -118,7 +157,7 @@ Status make_room(Context& context, const metadata::Identity& for_whom, std::uint
     }
     const std::uint64_t missing_bytes = missing_of(room, wanted_bytes);
     const metadata::RoomPlan plan = metadata::make_room(placement.revisions, placement.memory, for_whom, missing_bytes);
-    if (!plan.enough) return Refusal(context, for_whom, full, room.hint).of(plan, missing_bytes);
+    if (!plan.enough) return Refusal(context, full, steps_of(for_whom, room)).of(plan, missing_bytes);
     for (const metadata::Move& move : plan.evictions) {
       Status moved = evict_for(context, move, observer, cancel);
       if (is_overtaken(moved)) continue;
@@ -136,15 +175,12 @@ Status make_room(Context& context, const metadata::Identity& for_whom, std::uint
 }
 
 Status refuse_for_room(Context& context, const metadata::Identity& for_whom, std::uint64_t wanted_bytes, Status full) {
-  const auto placement = find_placement(context);
-  if (!placement.ok()) return full;
-  const auto room = placement->tier->room();
-  if (!room.ok()) return full;
-  const std::uint64_t missing_bytes = missing_of(*room, wanted_bytes);
-  // Somebody made room just now; it was refused all the same.
-  if (missing_bytes == 0) return full;
-  return Refusal(context, for_whom, full, room->hint)
-      .of(metadata::make_room(placement->revisions, placement->memory, for_whom, missing_bytes), missing_bytes);
+  return refuse(context, for_whom, wanted_bytes, std::move(full),
+                [&](const tiers::Room& room) { return steps_of(for_whom, room); });
+}
+
+Status refuse_import_for_room(Context& context, std::uint64_t wanted_bytes, Status full) {
+  return refuse(context, {}, wanted_bytes, std::move(full), steps_of_import);
 }
 
 }  // namespace steelyard::store

@@ -19,5 +19,7 @@ Status make_room(Context& context, const metadata::Identity& for_whom, std::uint
 /// Why so many bytes do not fit for `for_whom`, of which `full`, NO_SPACE, names the limit in the way: NO_SPACE with
 /// what `--make-room` could free, or BUSY where it could, were it not for leases.
 Status refuse_for_room(Context& context, const metadata::Identity& for_whom, std::uint64_t wanted_bytes, Status full);
+/// The same for an import that is to end in memory.
+Status refuse_import_for_room(Context& context, std::uint64_t wanted_bytes, Status full);
 
 }  // namespace steelyard::store

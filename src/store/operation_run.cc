@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "formats/ref.h"
+#include "store/cancel_operation.h"
 #include "store/damage_record.h"
 #include "store/manifest_file.h"
 #include "store/operation_text.h"
@@ -26,7 +27,7 @@ constexpr std::int64_t kPauseMs = 100;
 constexpr std::int64_t kLookMs = 500;
 
 bool is_deleted(Context& context, const RevisionRecord& record) {
-  return !check_not_deleted(context, record, "meanwhile").ok();
+  return check_not_deleted(context, record, "meanwhile").code() == Code::kNotReady;
 }
 
 }  // namespace
@@ -93,11 +94,13 @@ Status OperationRun::wait_for(const std::string& operation_id) {
   }
 }
 
-/// Whether its end tells what this run would come to: it met damage, which this one would meet after reading everything
-/// again; or it is done, and something else runs by now.
+/// Whether its end tells what this run would come to: somebody did not want it; it met damage, which this one would
+/// meet after reading everything again; or it is done, and something else runs by now.
 bool OperationRun::is_answered_by(const metadata::Operation& awaited) const {
   const metadata::Operation* ended = metadata::find_operation(record_, awaited.operation_id);
-  if (ended == nullptr || ended->hot_instance != instance_) return false;
+  if (ended == nullptr) return false;
+  if (ended->state == OperationState::kCancelled) return true;
+  if (ended->hot_instance != instance_) return false;
   if (ended->state == OperationState::kFailed) return ended->failed_with == code_name(Code::kCorrupt);
   return ended->state == OperationState::kDone && record_.operation;
 }
@@ -106,6 +109,7 @@ Status OperationRun::answer_of(const metadata::Operation& awaited) {
   const metadata::Operation& ended = *metadata::find_operation(record_, awaited.operation_id);
   operation_ = ended;
   if (ended.state == OperationState::kDone) return {};
+  if (ended.state == OperationState::kCancelled) return was_cancelled(ended, ", which was waited for,");
   return {
       Code::kCorrupt,
       fmt::format("{} that was waited for has failed (operation {}): {}", noun(), ended.operation_id, ended.message),
@@ -297,20 +301,20 @@ bool OperationRun::is_as_done(const metadata::Operation& ended, const RevisionRe
   return !record.operation && record.finished_operations.back().operation_id == ended.operation_id;
 }
 
+Status OperationRun::was_cancelled(const metadata::Operation& ended, std::string_view what) const {
+  return {Code::kConflict,
+          fmt::format("{} of {}{} was {} (operation {}); what it did stays", noun(), ref(), what, ended.message,
+                      ended.operation_id),
+          fmt::format("`{}` starts another, if it is still wanted", same_command())};
+}
+
 /// The operation runs on without this runner, or was ended by others.
 Status OperationRun::stopped(RunnerKeeper& runner, Status why) {
   runner.set_message(text_kept_of(why));
   const auto found = context_.catalog.query_operation(token_.operation_id);
   if (found.ok() && found->operation.state == OperationState::kCancelled) {
-    // What it moved stays, and is to be known.
-    if (metadata::moves_replicas(asked_.kind)) {
-      const ObjectFindings in_doubt{.damaged = found->record.damage.objects, .whole = {}, .is_last_look = true};
-      record_findings(context_, found->record, in_doubt, stop_).status().ignore("a reconcile finds it");
-    }
-    return {Code::kConflict,
-            fmt::format("{} of {} was {} (operation {}); what it did stays", noun(), ref(), found->operation.message,
-                        token_.operation_id),
-            fmt::format("`{}` starts another, if it is still wanted", same_command())};
+    if (metadata::moves_replicas(asked_.kind)) record_what_stays(context_, found->record, stop_);
+    return was_cancelled(found->operation, "");
   }
   // What is not known to be the end is not known, whatever a renewal met.
   if (stop_.stopped() && why.code() != Code::kUnknownOutcome) why = stop_.status(noun());

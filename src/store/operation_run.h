@@ -13,6 +13,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "formats/stored_manifest.h"
 #include "store/context.h"
@@ -112,6 +113,7 @@ class OperationRun {
   RunnerKeeper keeper(Amount done);
   Status carry_out();
   bool is_as_done(const metadata::Operation& ended, const metadata::RevisionRecord& record) const;
+  Status was_cancelled(const metadata::Operation& ended, std::string_view what) const;
   Status stopped(RunnerKeeper& keeper, Status why);
 
   bool said_that_it_waits_ = false;

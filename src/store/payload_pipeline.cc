@@ -142,7 +142,7 @@ class PayloadPipeline::Worker {
     slot.object = index;
     const bool fits = span.bytes <= slot.buffer.size();
     SY_RETURN_IF_ERROR(digest(source, span, file_sha, slot.buffer.span(), fits, pipeline_.objects_[index]));
-    if (pipeline_.stop_.stopped()) return {};
+    if (pipeline_.stop_.stopped() || pipeline_.mode_.digest_only) return {};
 
     const tiers::ObjectName name = payload_of(pipeline_.attempt_, index);
     const Digest& sha256 = pipeline_.objects_[index].sha256;

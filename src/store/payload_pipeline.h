@@ -29,6 +29,7 @@ namespace steelyard::store {
 class PayloadPipeline {
  public:
   struct Mode {
+    bool digest_only = false;         ///< the tier is left alone
     bool link_only = false;           ///< write nothing: link what is there and count the rest
     bool verify_after_write = false;  ///< read every object back and compare its block sums
   };

@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+#include <string>
+
 #include "store/make_room.h"
 #include "store/placement.h"
 #include "store/test_hot_store.h"
@@ -18,6 +21,23 @@ class PoliciesTest : public HotStoreTest {
   metadata::Identity import_other(const std::string& resource, char fill) {
     return import_file(resource, std::string(kObjects * kMiB, fill) + resource, 4 * kMiB);
   }
+  /// Up to what brings it there.
+  Result<ImportResult> import_into_memory(const std::string& folder, const std::string& resource) {
+    ImportRequest request;
+    request.source = root_.path() + "/" + folder;
+    request.target.ref = {resource, "main", std::nullopt};
+    request.chunk_bytes = kMiB;
+    request.into_memory = true;
+    const auto source = open_source(request.source, false).value();
+    progress_.phases.clear();
+    return run_import(*context_, request, *source, progress_, cancel_);
+  }
+  class Phases final : public Observer {
+   public:
+    void progress(const Progress& progress) override { phases.insert(progress.phase); }
+    void warning(const std::string& /*message*/) override {}
+    std::set<std::string> phases;
+  };
   metadata::RevisionRecord record_of(const metadata::Identity& identity) {
     return catalog_->get_weight_revision(identity).value();
   }
@@ -356,13 +376,7 @@ TEST_F(PoliciesTest, WhatIsSharedNeedsNoRoom) {
   use_capacity(5 * kMiB);
   ASSERT_TRUE(rehydrate(identity_).ok());
   // The same bytes in another revision.
-  ImportRequest request;
-  request.source = root_.path() + "/src";
-  request.target.ref = {"same", "main", std::nullopt};
-  request.chunk_bytes = kMiB;
-  request.into_memory = true;
-  const auto source = open_source(request.source, false).value();
-  const auto same = run_import(*context_, request, *source, silent_, cancel_);
+  const auto same = import_into_memory("src", "same");
   ASSERT_TRUE(same.ok()) << same.status().to_string();
   EXPECT_EQ(hot_->make().value()->check_fits(4 * kMiB).code(), Code::kNoSpace);
   const auto done = rehydrate(same->record.identity);
@@ -380,8 +394,39 @@ TEST_F(PoliciesTest, AnImportThatCannotFitIntoEmptyMemoryIsRefused) {
   const auto source = open_source(request.source, false).value();
   const auto refused = run_import(*context_, request, *source, silent_, cancel_);
   EXPECT_EQ(refused.code(), Code::kNoSpace) << refused.status().to_string();
-  EXPECT_NE(refused.status().message().find("were all that lies there a part of it"), std::string::npos);
-  EXPECT_NE(refused.status().hint().find("--residency cold"), std::string::npos);
+  EXPECT_EQ(refused.status().message().find("finding room in memory for other@main, which was not imported: the hot "),
+            0U);
+  EXPECT_NE(refused.status().message().find("cannot take 4MiB, 3MiB are available: hot.capacity is 3MiB"),
+            std::string::npos)
+      << refused.status().message();
+  EXPECT_EQ(refused.status().message().find("evicting"), std::string::npos) << "nothing is there";
+  EXPECT_EQ(refused.status().hint(),
+            "raise hot.capacity (--hot-capacity, STEELYARD_HOT_CAPACITY); or import it with --residency cold");
+  EXPECT_EQ(progress_.phases, std::set<std::string>{});
+}
+
+TEST_F(PoliciesTest, AnImportThatHasNoRoomNowIsRefusedBeforeItIsCopied) {
+  use_capacity(7 * kMiB);
+  ASSERT_TRUE(rehydrate(identity_).ok());
+  fs::create_directories(root_.path() + "/other");
+  std::ofstream file(root_.path() + "/other/w.bin", std::ios::binary);
+  for (char object = 0; object < 4; ++object) file << std::string(kMiB, object);
+  file.close();
+  const auto refused = import_into_memory("other", "new");
+  EXPECT_EQ(refused.code(), Code::kNoSpace) << refused.status().to_string();
+  EXPECT_NE(refused.status().message().find("evicting 1 idle revision would free 4MiB (m@main#1)"), std::string::npos)
+      << refused.status().message();
+  EXPECT_EQ(refused.status().hint(),
+            "import it with --residency cold, and `steelyard rehydrate REF --make-room` evicts what is idle for it; or "
+            "raise hot.capacity (--hot-capacity, STEELYARD_HOT_CAPACITY)");
+  EXPECT_EQ(progress_.phases, std::set<std::string>{"verify"});
+  EXPECT_TRUE(catalog_->list_lineage({"default", "default", "new", "main"}).value().empty());
+
+  const auto held = lease(identity_);
+  const auto busy = import_into_memory("other", "new");
+  EXPECT_EQ(busy.code(), Code::kBusy) << busy.status().to_string();
+  EXPECT_NE(busy.status().hint().find("or import it with --residency cold"), std::string::npos) << busy.status().hint();
+  release(held);
 }
 
 TEST_F(PoliciesTest, ARepeatedObjectIsCountedOnceAndEveryObjectInPages) {

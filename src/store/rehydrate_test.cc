@@ -1,11 +1,13 @@
 // Rehydration where a test holds the parts of the store in its hands.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <memory>
 #include <thread>
+#include <vector>
 
 #include "oplog/fault_injecting.h"
 #include "store/damage_record.h"
@@ -78,6 +80,10 @@ TEST_F(RehydrateTest, ADamagedColdObjectEndsItAndIsRecorded) {
   EXPECT_EQ(record().damage.count, 1U);
   EXPECT_EQ(record().residency, Residency::kCold);
   EXPECT_FALSE(record().operation);
+  const metadata::Operation failed = record().finished_operations.back();
+  EXPECT_EQ(failed.state, metadata::OperationState::kFailed);
+  EXPECT_EQ(failed.processed_members, 2U) << "what its runner knew, told before or not";
+  EXPECT_EQ(failed.processed_bytes, 2 * kMiB);
   EXPECT_EQ(hot_bytes(), 0U);
 }
 
@@ -333,15 +339,27 @@ class WaitingTest : public RehydrateTest {
     request_.wait = false;
     ASSERT_TRUE(rehydrate().ok());
     request_.wait = true;
+    run_elsewhere(600'000);
+  }
+  /// The other process takes it, for so long.
+  void run_elsewhere(std::int64_t ttl_ms) {
+    if (!end_.token.token.empty()) {
+      metadata::ReportOperation back;
+      back.identity = identity_;
+      back.token = end_.token;
+      back.give_back = true;
+      ASSERT_TRUE(catalog_->report_operation(back).ok());
+    }
     metadata::TakeOperation take;
     take.identity = identity_;
     take.operation_id = record().operation->operation_id;
-    take.runner = runner_grant(runtime_, 600'000);
+    take.runner = runner_grant(runtime_, ttl_ms);
     take.hot_instance = record().operation->hot_instance;
     take.hot_boot_id = runtime_.epoch();
-    ASSERT_TRUE(catalog_->take_operation(take).ok());
+    const auto taken = catalog_->take_operation(take);
+    ASSERT_TRUE(taken.ok()) << taken.status().to_string();
     end_.identity = identity_;
-    end_.token = {take.operation_id, take.runner.token, 1};
+    end_.token = {take.operation_id, take.runner.token, taken->runner->run_attempt};
     end_.state = metadata::OperationState::kFailed;
   }
   void end_as_failed(Code code) {
@@ -371,6 +389,79 @@ TEST_F(WaitingTest, WhatElseFailedItTriesItself) {
   EXPECT_EQ(waited->record.residency, Residency::kHot);
 }
 
+TEST_F(WaitingTest, WhatWasCancelledItDoesNotBeginAgain) {
+  const auto waited =
+      wait([&] { ASSERT_TRUE(catalog_->cancel_operation({.operation_id = end_.token.operation_id}).ok()); });
+  EXPECT_EQ(waited.code(), Code::kConflict) << waited.status().to_string();
+  EXPECT_EQ(waited.status().message(), "the rehydration of m@main#1, which was waited for, was cancelled (operation " +
+                                           end_.token.operation_id + "); what it did stays");
+  EXPECT_EQ(waited.status().hint(), "`steelyard rehydrate m@main#1` starts another, if it is still wanted");
+  EXPECT_FALSE(record().operation);
+  EXPECT_EQ(record().finished_operations.size(), 1U) << "it started none of its own";
+}
+
+TEST_F(WaitingTest, WhatWasCancelledAndBegunAgainIsNotWhatItWaitedFor) {
+  const auto waited = wait([&] {
+    ASSERT_TRUE(catalog_->cancel_operation({.operation_id = end_.token.operation_id}).ok());
+    request_.wait = false;
+    ASSERT_TRUE(rehydrate().ok());
+  });
+  EXPECT_EQ(waited.code(), Code::kConflict) << waited.status().to_string();
+  EXPECT_TRUE(record().operation);
+}
+
+TEST_F(WaitingTest, WhatHasNoRoomIsToldAsByTheOtherOne) {
+  use_capacity(2 * kMiB);
+  const auto waited = wait([&] { end_as_failed(Code::kNoSpace); });
+  EXPECT_EQ(waited.code(), Code::kNoSpace) << waited.status().to_string();
+  EXPECT_EQ(record().finished_operations.size(), 1U) << "it started none of its own";
+}
+
+TEST_F(WaitingTest, AStoreThatIsMovedAwayEndsIt) {
+  const fs::path store = root_.path() + "/store";
+  const fs::path away = root_.path() + "/away";
+  const auto waited = wait([&] { fs::rename(store, away); });
+  fs::rename(away, store);
+  EXPECT_EQ(waited.code(), Code::kUnavailable) << waited.status().to_string();
+  EXPECT_TRUE(record().operation) << "it is the other one's";
+}
+
+TEST_F(WaitingTest, ARunnerThatGivesNoSignOfLifeIsReplaced) {
+  run_elsewhere(1000);
+  const auto waited = wait([] {});
+  ASSERT_TRUE(waited.ok()) << waited.status().to_string();
+  EXPECT_EQ(waited->record.residency, Residency::kHot);
+  ASSERT_EQ(record().finished_operations.size(), 1U) << "it took it over";
+  EXPECT_EQ(record().finished_operations.front().operation_id, end_.token.operation_id);
+  EXPECT_NE(record().finished_operations.front().ended_by, end_.token.token);
+}
+
+TEST_F(WaitingTest, OfTwoThatWaitOneGoesOn) {
+  metadata::ReportOperation leave;
+  leave.identity = identity_;
+  leave.token = end_.token;
+  leave.give_back = true;
+  std::atomic<int> waiting{0};
+  const auto left = [&] {
+    if (waiting.fetch_add(1) == 0) return;
+    EXPECT_TRUE(catalog_->report_operation(leave).ok());
+  };
+  std::vector<Result<ResidencyResult>> answers(2, Status(Code::kInternal, "no answer"));
+  std::vector<std::thread> waiters;
+  for (auto& answer : answers) {
+    waiters.emplace_back([&] { answer = wait(left); });
+  }
+  for (std::thread& waiter : waiters) waiter.join();
+  std::uint64_t read_bytes = 0;
+  for (const auto& answer : answers) {
+    ASSERT_TRUE(answer.ok()) << answer.status().to_string();
+    EXPECT_EQ(answer->record.residency, Residency::kHot);
+    read_bytes += answer->read_bytes;
+  }
+  EXPECT_EQ(read_bytes, kObjects * kMiB) << "every object once";
+  EXPECT_EQ(record().finished_operations.size(), 1U);
+}
+
 TEST_F(WaitingTest, TheLogWakesIt) {
   const auto runner = std::make_unique<std::thread>();
   const auto waited = wait([&] { *runner = std::thread([&] { end_as_failed(Code::kCorrupt); }); });
@@ -393,6 +484,16 @@ TEST_F(WaitingTest, WhatRunsAfterItsEndIsNotWaitedFor) {
     ASSERT_TRUE(catalog_->start_operation(other).ok());
   });
   EXPECT_EQ(waited.code(), Code::kBusy) << waited.status().to_string();
+}
+
+TEST_F(RehydrateTest, WhatGoesWithItsStoreIsNotDamaged) {
+  const metadata::RevisionRecord before = record();
+  runtime_.on("rehydrate.after_object", [&] { fs::remove_all(root_.path() + "/store"); });
+  const auto moved = rehydrate();
+  EXPECT_EQ(moved.code(), Code::kUnavailable) << moved.status().to_string();
+  EXPECT_NE(moved.status().message().find("is not there any more"), std::string::npos) << moved.status().message();
+  const Status reader = check_not_deleted(*context_, before);
+  EXPECT_EQ(reader.code(), Code::kUnavailable) << reader.to_string();
 }
 
 TEST_F(RehydrateTest, MembersThatWentAreSeen) {

@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "formats/ref.h"
 #include "store/ballast.h"
+#include "store/cancel_operation.h"
 #include "store/cat.h"
 #include "store/context.h"
 #include "store/damage_record.h"
@@ -202,8 +203,7 @@ class StoreImpl final : public Store {
   }
 
   Result<metadata::OperationView> cancel_operation(const std::string& operation_id) override {
-    SY_RETURN_IF_ERROR(catalog_.cancel_operation({.operation_id = operation_id}).status());
-    return catalog_.query_operation(operation_id);
+    return run_cancel(context_, operation_id);
   }
 
   Result<metadata::RevisionRecord> update_policy(const PolicyRequest& request) override {

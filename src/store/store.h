@@ -108,7 +108,7 @@ struct ImportResult {
   std::uint64_t reused_bytes = 0;
   std::uint64_t skipped = 0;  ///< files and folders of the source that were not taken (CheckpointPlan::skipped)
   std::uint64_t skipped_bytes = 0;
-  bool already_there = false;  ///< the writer that was waited for published the same content; nothing was written
+  bool already_there = false;  ///< by the writer that was waited for, or by this import before; nothing was written
   double seconds = 0;
 };
 

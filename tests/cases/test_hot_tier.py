@@ -125,6 +125,62 @@ def in_memory(folder: Path) -> bool:
     return found.stdout.strip() == "tmpfs"
 
 
+# --- what is not ours ---
+
+
+def test_a_folder_with_the_name_of_an_object_keeps_nothing_in_memory(hot, source, memory):
+    hot(*harness.import_args(source, "m"), "--residency", "hot")
+    foreign = replicas_in(memory)[1]
+    foreign.unlink()
+    foreign.mkdir()
+    (foreign / "own").write_text("mine")
+    evicted = hot("evict", "m")
+    assert f"what is no replica of m@main#1 stays in memory: remove {foreign}: " in evicted.stderr
+    revision = hot.json("inspect", "m")["revision"]
+    assert (revision["residency"], revision["operation"]) == ("COLD", "NONE")
+    assert replicas_in(memory) == [foreign] and (foreign / "own").read_text() == "mine"
+    hot("rehydrate", "m")
+    assert hot("verify", "m").last == "ok" and hot.json("inspect", "m")["revision"]["residency"] == "HOT"
+    hot("delete", "m", "--yes")
+    assert hot.json("inspect", "m#1")["revision"]["availability"] == "DELETED"
+    assert (foreign / "own").read_text() == "mine"
+
+
+# --- an import that ends in memory ---
+
+
+KILLED = {"STEELYARD_FAULT": "kill@rehydrate.after_object"}
+
+
+def test_an_import_that_was_killed_on_the_way_into_memory_goes_on(hot, source):
+    words = (*harness.import_args(source, "m"), "--residency", "hot", "--label", "k=v")
+    assert hot.run(*words, env=KILLED).code == -9
+    (begun,) = harness.revisions(hot, "--all")
+    assert (begun["availability"], begun["operation"]) == ("READY", "REHYDRATING")
+    document = hot.json(*words)
+    assert document["revision"]["ref"] == "m@main#1" and document["revision"]["residency"] == "HOT"
+    assert document["stats"]["already_there"] and document["stats"]["written_bytes"] == 0
+    assert len(harness.revisions(hot, "--all")) == 1
+    assert hot.json("operation", "show", begun["operation_id"])["operation"]["state"] == "DONE"
+    # What is in memory is published and done: the next one is another generation.
+    assert hot.json(*words)["revision"]["ref"] == "m@main#2"
+
+
+@pytest.mark.parametrize("other", ["content", "label", "policy", "residency"])
+def test_an_import_of_something_else_leaves_what_was_interrupted(hot, source, tmp_path, other):
+    words = (*harness.import_args(source, "m"), "--residency", "hot")
+    assert hot.run(*words, env=KILLED).code == -9
+    others = {
+        "content": (*harness.import_args(harness.small_checkpoint(tmp_path / "other", seed=1), "m"), "--residency", "hot"),
+        "label": (*words, "--label", "k=v"),
+        "policy": (*words, "--policy-prefer", "hot"),
+        "residency": (*harness.import_args(source, "m"), "--residency", "cold"),
+    }
+    document = hot.json(*others[other])
+    assert document["revision"]["ref"] == "m@main#2" and not document["stats"]["already_there"]
+    assert hot.json("inspect", "m#1")["revision"]["operation"] == "REHYDRATING"
+
+
 # --- room ---
 
 

@@ -227,3 +227,22 @@ def test_the_time_of_a_lease_counts_from_the_end_of_the_move(hot, model):
     assert code == 0 and document["lease"]["lease_id"] == lease
     renewed = hot.run("lease", "renew", lease)
     assert renewed.code in (0, 12), "granted again, be it that it has ended since"
+
+
+def cancelled_after_a_kill(hot, verb: str, point: str) -> dict:
+    """The revision, of which `verb` was killed at `point` and then cancelled."""
+    assert hot.run(verb, "m", env={"STEELYARD_FAULT": f"kill@{point}"}).code == -signal.SIGKILL
+    operation = hot.json("inspect", "m")["operation"]["operation_id"]
+    answer = hot.json("operation", "cancel", operation)
+    assert answer["operation"]["state"] == "CANCELLED"
+    document = hot.json("inspect", "m")
+    assert answer["revision"] == document["revision"]
+    assert document["memory"]["recorded_objects"] == document["replicas"]["hot"]["objects"]
+    return document["revision"]
+
+
+def test_what_a_killed_move_did_is_known_once_it_is_cancelled(hot, model):
+    assert cancelled_after_a_kill(hot, "rehydrate", "rehydrate.after_object")["residency"] == "MIXED"
+    hot("rehydrate", "m")
+    # The record ceases to count what is about to be removed before it goes.
+    assert cancelled_after_a_kill(hot, "evict", "evict.after_permission")["residency"] == "HOT"
