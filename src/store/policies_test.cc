@@ -53,6 +53,8 @@ class PoliciesTest : public HotStoreTest {
   void later() {
     for (const std::int64_t now = runtime_.mono_ms(); runtime_.mono_ms() == now;) runtime_.sleep_ms(1);
   }
+
+  Phases progress_;
 };
 
 TEST_F(PoliciesTest, APlacementHoldsOnlyWhatMayMove) {
