@@ -387,14 +387,9 @@ TEST_F(PoliciesTest, WhatIsSharedNeedsNoRoom) {
   EXPECT_EQ(hot_bytes(), 4 * kMiB);
 }
 
-TEST_F(PoliciesTest, AnImportThatCannotFitIntoEmptyMemoryIsRefused) {
+TEST_F(PoliciesTest, AnImportThatMemoryCanNeverHoldIsRefusedUnread) {
   use_capacity(3 * kMiB);
-  ImportRequest request;
-  request.source = root_.path() + "/src";
-  request.target.ref = {"same", "main", std::nullopt};
-  request.into_memory = true;
-  const auto source = open_source(request.source, false).value();
-  const auto refused = run_import(*context_, request, *source, silent_, cancel_);
+  const auto refused = import_into_memory("src", "other");
   EXPECT_EQ(refused.code(), Code::kNoSpace) << refused.status().to_string();
   EXPECT_EQ(refused.status().message().find("finding room in memory for other@main, which was not imported: the hot "),
             0U);
