@@ -377,7 +377,7 @@ Result<Operation> Store::operation(const std::string& operation_id) const {
 
 Result<Operation> Store::cancel_operation(const std::string& operation_id) const {
   SY_RETURN_IF_ERROR(impl_->check_writes());
-  SY_ASSIGN_OR_RETURN(const metadata::OperationView found, impl_->core->cancel_operation(operation_id));
+  SY_ASSIGN_OR_RETURN(const metadata::OperationView found, impl_->core->cancel_operation(operation_id, kNever));
   return from_core(found.operation);
 }
 

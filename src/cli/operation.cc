@@ -2,6 +2,7 @@
 #include "base/units.h"
 #include "base/utf8.h"
 #include "cli/documents.h"
+#include "cli/signals.h"
 #include "cli/verbs.h"
 #include "cli/words.h"
 
@@ -58,7 +59,8 @@ Status run_show(Invocation& call) {
 Status run_cancel(Invocation& call) {
   SY_ASSIGN_OR_RETURN(const auto store, call.open_store(store::OpenMode::kWrite));
   SY_ASSIGN_OR_RETURN(const auto before, store->operation(call.operands().front()));
-  SY_ASSIGN_OR_RETURN(const auto found, store->cancel_operation(call.operands().front()));
+  const WatchSignals signals;
+  SY_ASSIGN_OR_RETURN(const auto found, store->cancel_operation(call.operands().front(), signals.flag()));
   // One that others cancel between the two looks is told as cancelled here, which is what was wanted.
   const bool had_ended = before.operation.state != metadata::OperationState::kRunning ||
                          found.operation.state != metadata::OperationState::kCancelled;

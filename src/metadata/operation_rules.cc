@@ -406,7 +406,9 @@ Status judge(Turn& turn, const CancelOperation& command) {
 }
 
 Result<OperationView> get_operation(const StateView& view, std::string_view operation_id) {
-  SY_RETURN_IF_ERROR(validate_id("operation id", operation_id));
+  if (Status status = validate_id("operation id", operation_id); !status.ok()) {
+    return std::move(status).with_hint("`steelyard inspect REF` shows the operations of a revision with their ids");
+  }
   SY_ASSIGN_OR_RETURN(const std::optional<std::string> key, view.get(keys::operation_id(operation_id)));
   std::optional<std::string> row;
   if (key) {

@@ -34,7 +34,7 @@ class Eviction final : public ResidencyRun {
     const auto& running = record_.operation;
     const bool moves = running && metadata::moves_replicas(running->kind);
     SY_ASSIGN_OR_RETURN(
-        tier_, find_beside(context_, moves ? metadata::instance_of(*running) : metadata::instance_of(record_)));
+        tier_, mount_beside(context_, moves ? metadata::instance_of(*running) : metadata::instance_of(record_)));
     return {};
   }
 

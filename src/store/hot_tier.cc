@@ -137,7 +137,7 @@ namespace {
 Status count_hot(Context& context, const metadata::RevisionRecord& record, const Leaving& leaving,
                  std::unique_ptr<tiers::GroupLock>* lock, const CancelFlag* cancel, metadata::Observation& seen) {
   if (context.hot == nullptr) return {};
-  SY_ASSIGN_OR_RETURN(const auto tier, find_beside(context, metadata::instance_of(record)));
+  SY_ASSIGN_OR_RETURN(const auto tier, mount_beside(context, metadata::instance_of(record)));
   if (tier == nullptr) return {};
   SY_ASSIGN_OR_RETURN(const std::string instance, tier->instance());
   const auto is_empty = [&]() -> Result<bool> {
@@ -219,7 +219,7 @@ std::string mounted_instance(Context& context) {
   return {};
 }
 
-Result<std::shared_ptr<tiers::Tier>> find_beside(Context& context, const metadata::InstanceName& named) {
+Result<std::shared_ptr<tiers::Tier>> mount_beside(Context& context, const metadata::InstanceName& named) {
   auto found = context.hot->find();
   const bool is_none = found.ok() && *found == nullptr;
   const auto view = metadata::view_of_instance(named, {.id = {}, .boot_id = context.runtime.epoch()});
@@ -233,7 +233,7 @@ Result<std::shared_ptr<tiers::Tier>> find_beside(Context& context, const metadat
 Result<metadata::InstanceView> view_from_here(Context& context, const metadata::InstanceName& named) {
   std::string mounted;
   if (context.hot != nullptr) {
-    SY_ASSIGN_OR_RETURN(const auto tier, find_beside(context, named));
+    SY_ASSIGN_OR_RETURN(const auto tier, mount_beside(context, named));
     if (tier != nullptr) {
       SY_ASSIGN_OR_RETURN(mounted, tier->instance());
     }

@@ -104,17 +104,17 @@ void see_hot_without(Context& context, const metadata::RevisionRecord& record, c
 /// keep a revision from being deleted.
 std::shared_ptr<tiers::Tier> mounted_hot(Context& context);
 
-/// For who publishes what becomes of a named instance: the one that is mounted here. Where none is, and the named one
-/// is of this boot, one is made: if its folder had the named one, that is known to be gone from then on. Null where
-/// none can be made.
-Result<std::shared_ptr<tiers::Tier>> find_beside(Context& context, const metadata::InstanceName& named);
+/// For who publishes or moves what becomes of a named instance: the one that is mounted here. Where none is, and the
+/// named one is of this boot, one is made: if its folder had the named one, that is known to be gone from then on. Null
+/// where none can be made.
+Result<std::shared_ptr<tiers::Tier>> mount_beside(Context& context, const metadata::InstanceName& named);
 
 /// The id of the instance that is mounted here; empty where none is. An error: why that is not known.
 Result<std::string> look_for_instance(Context& context);
 /// The same; empty also where it is not known.
 std::string mounted_instance(Context& context);
 
-/// What is known here of a memory instance that a record or an operation names, as find_beside() looks. An error: why
+/// What is known here of a memory instance that a record or an operation names, as mount_beside() looks. An error: why
 /// what is mounted is not known.
 Result<metadata::InstanceView> view_from_here(Context& context, const metadata::InstanceName& named);
 

@@ -128,7 +128,7 @@ Status ObjectRepair::write(const std::vector<tiers::ObjectName>& names) {
   }
   if (sha.finish() != entry_.sha256) {
     return {Code::kCorrupt, "blocks whose checksums are right do not add up to SHA-256 " + entry_.sha256.hex(),
-            "name a folder that holds the original with --source"};
+            "`steelyard repair REF --source DIR` takes it from a folder that holds the original"};
   }
   SY_POINT(context_.runtime, "repair.before_replace");
   SY_RETURN_IF_ERROR(stream->finish().status());

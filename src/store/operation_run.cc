@@ -98,9 +98,8 @@ Status OperationRun::wait_for(const std::string& operation_id) {
 /// meet after reading everything again; or it is done, and something else runs by now.
 bool OperationRun::is_answered_by(const metadata::Operation& awaited) const {
   const metadata::Operation* ended = metadata::find_operation(record_, awaited.operation_id);
-  if (ended == nullptr) return false;
+  if (ended == nullptr || ended->hot_instance != instance_) return false;
   if (ended->state == OperationState::kCancelled) return true;
-  if (ended->hot_instance != instance_) return false;
   if (ended->state == OperationState::kFailed) return ended->failed_with == code_name(Code::kCorrupt);
   return ended->state == OperationState::kDone && record_.operation;
 }

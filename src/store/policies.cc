@@ -8,10 +8,12 @@
 #include "base/units.h"
 #include "base/utf8.h"
 #include "formats/ref.h"
+#include "store/open_store.h"
 #include "store/operation_text.h"
 #include "store/placement.h"
 #include "store/progress_meter.h"
 #include "store/residency.h"
+#include "tiers/open.h"
 
 namespace steelyard::store {
 namespace {
@@ -46,7 +48,7 @@ Status cools(const Move& move, std::int64_t cooldown_ms) {
   return {Code::kBusy,
           fmt::format("{} is read now, would be {}, and was moved less than {} ago (policy.cooldown)", ref,
                       name_of(move.target), format_duration(cooldown_ms)),
-          fmt::format("`steelyard rehydrate {}` brings it at once", ref)};
+          fmt::format("`steelyard rehydrate {}` brings it at once, with --make-room where there is no room", ref)};
 }
 
 /// Of one that the plan does not speak of.
@@ -68,7 +70,7 @@ Status waits_for_readers(const metadata::RevisionRecord& record, bool leased) {
     return {Code::kBusy,
             fmt::format("{} is {}, and nobody reads it; its policy makes it {} while somebody does", ref, name_of(is),
                         name_of(wanted)),
-            fmt::format("`steelyard rehydrate {}` brings it at once", ref)};
+            fmt::format("`steelyard rehydrate {}` brings it at once, with --make-room where there is no room", ref)};
   }
   return {};
 }
@@ -158,12 +160,24 @@ Status why_it_waits(Context& context, const metadata::RevisionRecord& record) {
                      record.summary.payload_count > 0;
   if (!moves || context.hot == nullptr) return {};
   const metadata::Identity& identity = record.identity;
-  if (record.availability == metadata::Availability::kDegraded && record.residency != record.policy.prefer) {
+  // Of a share the plan tells.
+  const auto& ratio = record.policy.ratio_millionths;
+  if (record.residency == record.policy.prefer && !ratio) return {};
+  if (record.operation) {
+    const metadata::Operation& operation = *record.operation;
+    const bool leads_there = metadata::moves_replicas(operation.kind) && operation.target == record.policy.prefer &&
+                             operation.ratio_millionths == ratio;
+    SY_ASSIGN_OR_RETURN(const bool runs, context.catalog.is_being_run(identity));
+    return leads_there && runs ? Status() : waits_for_operation(context, operation, formats::format_ref(identity));
+  }
+  if (record.availability == metadata::Availability::kDegraded) {
     const std::string ref = formats::format_ref(identity);
     return {Code::kNotReady, fmt::format("{} is DEGRADED, and no policy moves it before it is whole again", ref),
             fmt::format("`steelyard repair {}`, with --source the folder it was imported from, restores it", ref)};
   }
-  if (record.operation) return waits_for_operation(context, *record.operation, formats::format_ref(identity));
+  if (record.policy.prefer != metadata::Residency::kCold) {
+    SY_RETURN_IF_ERROR(tiers::look_at_memory_place(memory_options(context.options)).status());
+  }
   SY_ASSIGN_OR_RETURN(const metadata::LastUse now, context.catalog.use_now());
   SY_ASSIGN_OR_RETURN(const auto placement, find_placement_for(context, Asked({identity}), now, MemoryFor::kLook));
   SY_ASSIGN_OR_RETURN(const auto leases, context.catalog.list_leases(identity));

@@ -30,7 +30,8 @@ struct PolicyHooks {
 Status follow_policies(Context& context, const Asked& asked, Observer& observer, const CancelFlag& cancel,
                        const PolicyHooks& hooks);
 
-/// See Store::why_it_waits: room, a cool-down, a lease that is there or is not, another operation, or damage.
+/// See Store::why_it_waits: memory that cannot be used, room, a cool-down, a lease that is there or is not, another
+/// operation, or damage.
 Status why_it_waits(Context& context, const metadata::RevisionRecord& record);
 
 }  // namespace steelyard::store

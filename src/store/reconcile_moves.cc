@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "formats/ref.h"
+#include "store/operation_text.h"
 #include "store/policies.h"
 #include "store/progress_meter.h"
 #include "store/residency.h"
@@ -66,13 +67,16 @@ void tell_where_memory_is(Context& context, const RevisionRecord& record, Reconc
   const auto view = view_from_here(context, metadata::instance_of(record));
   if (!view.ok() || *view != InstanceView::kElsewhere) return;
   const std::string ref = formats::format_ref(record.identity);
+  // A policy of a share refuses the whole.
+  metadata::Operation same_share;
+  same_share.kind = metadata::OperationKind::kRehydrating;
+  same_share.ratio_millionths = record.policy.ratio_millionths;
   report.waiting.push_back(
       {ref, Status(Code::kUnavailable,
                    fmt::format("{} is {} in memory instance {}, which is not mounted here", ref,
                                metadata::name_of(record.residency), record.hot_instance),
-                   fmt::format("where nobody has that memory any more, `steelyard rehydrate {}` brings it into the "
-                               "memory here",
-                               ref))});
+                   fmt::format("where nobody has that memory any more, `{}` brings it into the memory here",
+                               command_of(same_share, ref, {})))});
 }
 
 Status report_policies(Context& context, const Asked& asked, Observer& observer, const CancelFlag& cancel,

@@ -258,9 +258,12 @@ class Repair final : public OperationRun {
               fmt::format("the operation was given a source before; `steelyard operation cancel {}` ends it",
                           token_.operation_id)};
     }
-    return {Code::kCorrupt, std::move(message),
-            source_ == nullptr ? "name a folder that holds the original files with --source DIR"
-                               : "the source does not hold them; name the folder that the revision was imported from"};
+    return {
+        Code::kCorrupt, std::move(message),
+        source_ == nullptr
+            ? fmt::format("`steelyard repair {} --source DIR` takes them from a folder that holds the original files",
+                          ref())
+            : "the source does not hold them; name the folder that the revision was imported from"};
   }
 
   std::string key_of(std::uint32_t object) const { return formats::payload_key(record_.identity, object); }

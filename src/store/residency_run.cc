@@ -166,7 +166,8 @@ Status ResidencyRun::fail(RunnerKeeper& keeper, const Status& why) {
   const bool takes_back = asked_.kind == metadata::OperationKind::kRehydrating && tier_ != nullptr;
   std::unique_ptr<tiers::GroupLock> lock;
   if (takes_back) {
-    auto removing = lock_to_remove(context_, *tier_, record_, &stop_.flag());
+    // For some seconds also where this is cancelled: what is left would be memory that nobody asked for.
+    auto removing = lock_to_remove(context_, *tier_, record_);
     if (removing.ok()) lock = std::move(removing).value();
   }
   const bool may_remove = lock != nullptr;

@@ -202,8 +202,8 @@ class StoreImpl final : public Store {
     return catalog_.query_operation(operation_id);
   }
 
-  Result<metadata::OperationView> cancel_operation(const std::string& operation_id) override {
-    return run_cancel(context_, operation_id);
+  Result<metadata::OperationView> cancel_operation(const std::string& operation_id, const CancelFlag& cancel) override {
+    return run_cancel(context_, operation_id, cancel);
   }
 
   Result<metadata::RevisionRecord> update_policy(const PolicyRequest& request) override {

@@ -347,8 +347,9 @@ class Store {
                                             const CancelFlag& cancel) = 0;
   /// A running operation with its runner's progress, or an ended one that its record retains.
   virtual Result<metadata::OperationView> operation(const std::string& operation_id) = 0;
-  /// Ends it, if it runs; the same answer as `operation` afterwards.
-  virtual Result<metadata::OperationView> cancel_operation(const std::string& operation_id) = 0;
+  /// Ends it, if it runs; the same answer as `operation` afterwards. `cancel` leaves what a move did to a reconcile.
+  virtual Result<metadata::OperationView> cancel_operation(const std::string& operation_id,
+                                                           const CancelFlag& cancel) = 0;
 
   /// Policies are promises for later: nothing is moved now. INVALID_ARGUMENT for one that cannot be, NOT_READY for a
   /// revision that is not published, BUSY while an operation runs that the new one would refuse.
@@ -383,7 +384,8 @@ class Store {
   virtual Result<FollowResult> follow_policy(const metadata::Identity& identity, Observer& observer,
                                              const CancelFlag& cancel) = 0;
   /// Why a revision is not where its policy wants it, in the words of follow_policy; nothing is moved. OK where it is
-  /// there, its policy moves nothing by itself, or nothing is in the way of the move.
+  /// there, its policy moves nothing by itself, or nothing is in the way of the move. Where that could not be looked
+  /// at, why not.
   virtual Status why_it_waits(const metadata::RevisionRecord& record) = 0;
   virtual Result<metadata::Lease> renew_lease(const std::string& lease_id, std::int64_t ttl_ms) = 0;
   /// A lease that is renewed while it is held (store/open_revision.h). The store must outlive it.

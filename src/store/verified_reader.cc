@@ -24,8 +24,11 @@ Status to_status(const BadObject& bad, const formats::Identity& identity) {
   std::string message = "object " + formats::payload_key(identity, bad.object);
   if (bad.offset) message += fmt::format(", block at {}", *bad.offset);
   message += fmt::format(": expected {}, found {}", bad.expected, bad.actual);
-  return {Code::kCorrupt, std::move(message),
-          "`steelyard verify` shows all damage of the revision, `steelyard repair` restores what it can"};
+  const std::string ref = formats::format_ref(identity);
+  return {
+      Code::kCorrupt, std::move(message),
+      fmt::format("`steelyard verify {}` shows all damage of the revision, `steelyard repair {}` restores what it can",
+                  ref, ref)};
 }
 
 Result<ReadBuffers> ReadBuffers::allocate(std::uint64_t bytes) {

@@ -52,20 +52,25 @@ const std::vector<StateRow>* ReadRows::find_range(std::string_view from, std::st
   return found == ranges_.end() || found->second.to != to ? nullptr : &found->second.rows;
 }
 
-void ReadRows::make_room(std::size_t bytes) {
+bool ReadRows::make_room(std::size_t bytes) {
+  constexpr std::size_t kBytesBesides = 128;  // of a node and its strings
+  constexpr std::size_t kShareOfOne = 8;
+  bytes += kBytesBesides;
+  if (bytes > kBytesMax / kShareOfOne) return false;
   if (bytes_ + bytes > kBytesMax) clear();
   bytes_ += bytes;
+  return true;
 }
 
 void ReadRows::add(std::string_view key, const std::optional<std::string>& value) {
-  make_room(key.size() + (value ? value->size() : 0));
+  if (!make_room(key.size() + (value ? value->size() : 0))) return;
   rows_.insert_or_assign(std::string(key), value);
 }
 
 void ReadRows::add_range(std::string_view from, std::string_view to, const std::vector<StateRow>& rows) {
   std::size_t bytes = from.size() + to.size();
   for (const StateRow& row : rows) bytes += row.key.size() + row.value.size();
-  make_room(bytes);
+  if (!make_room(bytes)) return;
   ranges_.insert_or_assign(std::string(from), Range{std::string(to), rows});
 }
 

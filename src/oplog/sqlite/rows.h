@@ -29,7 +29,7 @@ class ReadRows {
   const std::optional<std::string>* find(std::string_view key) const;
   /// All rows of the range, in key order; null: not read yet.
   const std::vector<StateRow>* find_range(std::string_view from, std::string_view to) const;
-  /// Both forget all others first when they have become many.
+  /// Both forget all others first when they have become many, and do not keep what is large by itself.
   void add(std::string_view key, const std::optional<std::string>& value);
   void add_range(std::string_view from, std::string_view to, const std::vector<StateRow>& rows);
   void clear();
@@ -37,7 +37,8 @@ class ReadRows {
  private:
   static constexpr std::size_t kBytesMax = 1U << 20;
 
-  void make_room(std::size_t bytes);
+  /// False: it would take too much of it.
+  bool make_room(std::size_t bytes);
 
   struct Hash {
     using is_transparent = void;

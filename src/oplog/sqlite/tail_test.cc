@@ -324,7 +324,6 @@ TEST(TailHistories, TwoWritersShowWhatAPlainLogDoes) {
 TEST(ReadRows, AreForgottenWhenTheyHaveBecomeMany) {
   sqlite::ReadRows rows;
   rows.add("absent", std::nullopt);
-  rows.add("half", std::string(600'000, 'x'));
   ASSERT_NE(rows.find("absent"), nullptr);
   EXPECT_FALSE(rows.find("absent")->has_value());
   rows.add_range("a", "c", {{"b", "value"}});
@@ -332,11 +331,14 @@ TEST(ReadRows, AreForgottenWhenTheyHaveBecomeMany) {
   EXPECT_EQ(rows.find_range("a", "c")->front().key, "b");
   EXPECT_EQ(rows.find_range("a", "d"), nullptr);
   EXPECT_EQ(rows.find_range("b", "c"), nullptr);
-  rows.add("other half", std::string(600'000, 'y'));
+  rows.add("large by itself", std::string(200'000, 'x'));
+  EXPECT_EQ(rows.find("large by itself"), nullptr);
+  ASSERT_NE(rows.find("absent"), nullptr);
+  for (int i = 0; i < 12; ++i) rows.add("part " + std::to_string(i), std::string(100'000, 'x'));
   EXPECT_EQ(rows.find("absent"), nullptr);
-  EXPECT_EQ(rows.find("half"), nullptr);
+  EXPECT_EQ(rows.find("part 0"), nullptr);
   EXPECT_EQ(rows.find_range("a", "c"), nullptr);
-  EXPECT_NE(rows.find("other half"), nullptr);
+  EXPECT_NE(rows.find("part 11"), nullptr);
 }
 
 }  // namespace

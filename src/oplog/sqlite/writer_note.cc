@@ -1,13 +1,10 @@
 #include "oplog/sqlite/writer_note.h"
 
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <array>
-#include <atomic>
 #include <charconv>
-#include <cstring>
 
 namespace steelyard::oplog::sqlite {
 namespace {
@@ -58,10 +55,6 @@ std::optional<WriterNote::Holder> WriterNote::parse(std::string_view text) {
   return holder;
 }
 
-WriterNote::~WriterNote() {
-  if (shared_ != nullptr) munmap(shared_, kNoteBytesMax);
-}
-
 bool WriterNote::open_file() {
   if (!fd_.valid()) fd_ = UniqueFd(openat(folder_, name_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666));
   return fd_.valid();
@@ -69,27 +62,14 @@ bool WriterNote::open_file() {
 
 void WriterNote::put() {
   if (!open_file()) return;
-  std::string note = encode(Holder{runtime_.self(), runtime_.mono_ms()});
+  const std::string note = encode(Holder{runtime_.self(), runtime_.mono_ms()});
   if (note.size() > kNoteBytesMax) return;
-  if (shared_ == nullptr) {
-    // As long as what is mapped, so that the page has its place in the file before it is written in memory.
-    note.resize(kNoteBytesMax);
-    if (pwrite(fd_.get(), note.data(), note.size(), 0) != static_cast<ssize_t>(note.size())) return;
-    void* const mapped = mmap(nullptr, kNoteBytesMax, PROT_READ | PROT_WRITE, MAP_SHARED, fd_.get(), 0);
-    if (mapped != MAP_FAILED) shared_ = static_cast<char*>(mapped);
-    return;
-  }
   // What a longer note left behind stands after the line feed, where nobody reads.
-  std::memcpy(shared_ + 1, note.data() + 1, note.size() - 1);
-  std::atomic_ref(*shared_).store(kWriting, std::memory_order_release);
+  static_cast<void>(pwrite(fd_.get(), note.data(), note.size(), 0) >= 0);
 }
 
 void WriterNote::take_back() {
-  if (shared_ != nullptr) {
-    std::atomic_ref(*shared_).store(kDone, std::memory_order_release);
-  } else if (fd_.valid()) {
-    static_cast<void>(pwrite(fd_.get(), &kDone, 1, 0) >= 0);
-  }
+  if (fd_.valid()) static_cast<void>(pwrite(fd_.get(), &kDone, 1, 0) >= 0);
 }
 
 std::optional<WriterNote::Holder> WriterNote::find_holder() {

@@ -1,9 +1,9 @@
 // The writer's note: who has the database's one writing transaction open, so that those who wait can name them.
 //
 // It is the first line of the turnstile's file `<base>.turn`, which holds nothing else. Whoever has begun a transaction
-// writes it and, when it has ended, takes it back: both into shared memory, since every append does. It is for messages
-// alone: nothing is decided by it, and where it cannot be written nobody is named. Written after BEGIN and not with the
-// turn, because who gave the turn up as stuck writes too.
+// writes it and, when it has ended, takes it back. It is for messages alone: nothing is decided by it, and where it
+// cannot be written nobody is named; so it is not mapped either, which would end a writer whose file others cut short.
+// Written after BEGIN and not with the turn, because who gave the turn up as stuck writes too.
 #pragma once
 
 #include <cstdint>
@@ -28,9 +28,6 @@ class WriterNote {
   /// As of the turnstile.
   WriterNote(Runtime& runtime, int folder, const std::string& base)
       : runtime_(runtime), folder_(folder), name_(base + ".turn") {}
-  WriterNote(const WriterNote&) = delete;
-  WriterNote& operator=(const WriterNote&) = delete;
-  ~WriterNote();
 
   void put();
   void take_back();
@@ -48,7 +45,6 @@ class WriterNote {
   int folder_;
   std::string name_;
   UniqueFd fd_;
-  char* shared_ = nullptr;  ///< the file's first bytes, mapped by the first put()
 };
 
 }  // namespace steelyard::oplog::sqlite

@@ -168,13 +168,14 @@ void Client::cancel(const Identity& identity) {
   const bool ended = !record.operation;
   if (ended && record.finished_operations.empty()) return;
   const std::string id = ended ? record.finished_operations.back().operation_id : record.operation->operation_id;
+  const store::CancelFlag never{false};
   std::optional<metadata::Operation> first;
   const std::uint64_t wanted_answers = 1 + random_.below(2);
   std::uint64_t answers = 0;
   for (int tries = 0; tries < kTriesMax && alive() && answers < wanted_answers; ++tries) {
     Operation& operation = start(fmt::format("operation cancel {} of {}", id, text_of(identity)));
     operation.cancels = true;
-    const auto answer = store_->cancel_operation(id);
+    const auto answer = store_->cancel_operation(id, never);
     end(operation, answer.status());
     if (!alive()) return;
     bench_.model.cancelled(operation, id, answer);
