@@ -9,6 +9,7 @@
 #include "store/make_room.h"
 #include "store/placement.h"
 #include "store/test_hot_store.h"
+#include "store/verify.h"
 
 namespace steelyard::store {
 namespace {
@@ -617,6 +618,31 @@ TEST_F(PoliciesTest, WhatARevisionWaitsForIsTold) {
   fs::remove(cold_object(0));
   reconcile();
   EXPECT_EQ(why().code(), Code::kNotReady) << "nothing moves what is DEGRADED";
+}
+
+TEST_F(PoliciesTest, WhatIsWhereItsPolicyWantsItWaitsForNothing) {
+  const auto why = [&] { return why_it_waits(*context_, record()); };
+  set_policy(identity_, PolicyMode::kPinned, Residency::kHot);
+  std::optional<Status> under_way;
+  runtime_.on("rehydrate.after_object", [&] {
+    if (!under_way) under_way = why();
+  });
+  reconcile();
+  ASSERT_TRUE(under_way.has_value());
+  EXPECT_TRUE(under_way->ok()) << "its own move brings it: " << under_way->to_string();
+  ASSERT_EQ(record().residency, Residency::kHot);
+  damage_cold(0);
+  ASSERT_TRUE(run_verify(*context_, request_.target, silent_, cancel_).ok());
+  ASSERT_EQ(record().residency, Residency::kHot);
+  ASSERT_TRUE(record().operation);
+  EXPECT_TRUE(why().ok()) << "it is there: " << why().to_string();
+  reconcile();
+  set_policy(identity_, PolicyMode::kManual, Residency::kCold);
+  ASSERT_TRUE(evict().ok());
+  set_policy(identity_, PolicyMode::kPinned, Residency::kHot);
+  EXPECT_TRUE(why().ok()) << why().to_string();
+  options_.hot_path = memory_.path() + "/nowhere";
+  EXPECT_EQ(why().code(), Code::kInvalidArgument) << why().to_string();
 }
 
 }  // namespace
