@@ -190,7 +190,9 @@ Status Account::count(const std::string& relative, std::map<std::uint64_t, std::
     if (S_ISDIR(there.st_mode)) {
       SY_RETURN_IF_ERROR(count(path, by_inode));
     } else if (S_ISREG(there.st_mode)) {
-      if (there.st_nlink == 1 && relative.starts_with("content/") && drop_unused(path)) continue;
+      // Another name is no entry of the index.
+      const bool is_entry = relative.starts_with("content/") && directory::is_lower_hex(name, 64);
+      if (there.st_nlink == 1 && is_entry && drop_unused(path)) continue;
       by_inode[there.st_ino] = static_cast<std::uint64_t>(there.st_blocks) * kStatBlock;
     }
   }

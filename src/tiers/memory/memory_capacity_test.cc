@@ -328,6 +328,17 @@ TEST_F(MemoryCapacity, AReservationIsUsedUpGivenBackAndReleased) {
   EXPECT_EQ(*other->available_bytes(), 54 * kMiB);
 }
 
+TEST_F(MemoryCapacity, WhatIsNoEntryOfTheIndexStays) {
+  const auto tier = open();
+  ASSERT_TRUE(put(*tier, payload(0), kMiB).ok());
+  const fs::path content = instance_path(folder_.path()) + "/content";
+  const fs::path entries = fs::directory_iterator(content)->path();
+  for (const char* name : {"notes.txt", ".hidden"}) std::ofstream(entries / name) << "somebody's";
+  EXPECT_TRUE(tier->usage().ok());
+  EXPECT_TRUE(tier->reserve(kAttempt.operation, kMiB).ok());
+  for (const char* name : {"notes.txt", ".hidden"}) EXPECT_TRUE(fs::exists(entries / name)) << name;
+}
+
 TEST_F(MemoryCapacity, UnusedContentTakesNoMemory) {
   const auto tier = open();
   ASSERT_TRUE(put(*tier, payload(0), 10 * kMiB).ok());
