@@ -74,13 +74,12 @@ std::string what_follows(const RevisionRecord& record, bool is_met) {
 }
 
 Status print(Invocation& call, store::Store& store, const RevisionRecord& record) {
-  const Status waiting = store.why_it_waits(record);
   if (call.json()) {
     SY_ASSIGN_OR_RETURN(const std::uint64_t leases, store.active_leases(record.identity));
     Json json;
     begin_document(json).key("policy");
     write_policy(json, record.policy);
-    write_waiting(json, waiting);
+    write_waiting(json, store.why_it_waits(record));
     json.key("revision");
     write_revision(json, record, leases);
     json.end_object();
@@ -104,7 +103,7 @@ Status print(Invocation& call, store::Store& store, const RevisionRecord& record
   if (record.operation) now += ", " + std::string(name_of(record.operation->kind));
   row("now", now);
   row("follows", what_follows(record, is_as_wanted(store, record)));
-  if (!waiting.ok()) row("waiting", status_words(waiting));
+  if (const Status waiting = store.why_it_waits(record); !waiting.ok()) row("waiting", status_words(waiting));
   return {};
 }
 

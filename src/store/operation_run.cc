@@ -131,10 +131,7 @@ Status OperationRun::run_on_record() {
 std::string OperationRun::ref() const { return formats::format_ref(record_.identity); }
 
 std::string OperationRun::same_command() const {
-  metadata::Operation same;
-  same.kind = asked_.kind;
-  same.ratio_millionths = asked_.ratio_millionths;
-  return command_of(same, ref(), {}) + arguments();
+  return command_of(asked_.kind, asked_.ratio_millionths, ref()) + arguments();
 }
 
 bool OperationRun::is_own() const {

@@ -32,11 +32,15 @@ std::string_view verb_of(metadata::OperationKind kind) {
   }
 }
 
+std::string command_of(metadata::OperationKind kind, std::optional<std::uint32_t> ratio_millionths,
+                       const std::string& ref) {
+  std::string command = "steelyard " + std::string(verb_of(kind)) + " " + ref;
+  if (metadata::moves_replicas(kind) && ratio_millionths) command += " --ratio " + format_ratio(*ratio_millionths);
+  return command;
+}
+
 std::string command_of(const metadata::Operation& operation, const std::string& ref, const std::string& source) {
-  std::string command = "steelyard " + std::string(verb_of(operation.kind)) + " " + ref;
-  if (metadata::moves_replicas(operation.kind) && operation.ratio_millionths) {
-    command += " --ratio " + format_ratio(*operation.ratio_millionths);
-  }
+  std::string command = command_of(operation.kind, operation.ratio_millionths, ref);
   if (!source.empty()) command += " --source " + shell_word(source);
   return command;
 }

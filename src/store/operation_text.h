@@ -1,6 +1,8 @@
 // What is said of an operation: in its record, and to who is to go on with it.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -23,5 +25,8 @@ std::string_view verb_of(metadata::OperationKind kind);
 /// The whole command that goes on with the operation: `steelyard rehydrate m@main#1 --ratio 0.5`. `source`: that of a
 /// repair; may be empty.
 std::string command_of(const metadata::Operation& operation, const std::string& ref, const std::string& source);
+/// The same of one that there is not.
+std::string command_of(metadata::OperationKind kind, std::optional<std::uint32_t> ratio_millionths,
+                       const std::string& ref);
 
 }  // namespace steelyard::store

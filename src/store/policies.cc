@@ -43,12 +43,16 @@ Status no_room(const Move& move, const Placement& placement, bool pinned) {
   return {Code::kNoSpace, std::move(message), room.hint.empty() ? next : fmt::format("{}; or {}", next, room.hint)};
 }
 
+std::string brings_at_once(const std::string& ref) {
+  return fmt::format("`steelyard rehydrate {}` brings it at once, with --make-room where there is no room", ref);
+}
+
 Status cools(const Move& move, std::int64_t cooldown_ms) {
   const std::string ref = formats::format_ref(move.identity);
   return {Code::kBusy,
           fmt::format("{} is read now, would be {}, and was moved less than {} ago (policy.cooldown)", ref,
                       name_of(move.target), format_duration(cooldown_ms)),
-          fmt::format("`steelyard rehydrate {}` brings it at once, with --make-room where there is no room", ref)};
+          brings_at_once(ref)};
 }
 
 /// Of one that the plan does not speak of.
@@ -70,15 +74,21 @@ Status waits_for_readers(const metadata::RevisionRecord& record, bool leased) {
     return {Code::kBusy,
             fmt::format("{} is {}, and nobody reads it; its policy makes it {} while somebody does", ref, name_of(is),
                         name_of(wanted)),
-            fmt::format("`steelyard rehydrate {}` brings it at once, with --make-room where there is no room", ref)};
+            brings_at_once(ref)};
   }
   return {};
 }
 
-/// Of one that has an operation: nothing else moves it meanwhile.
-Status waits_for_operation(Context& context, const metadata::Operation& operation, const std::string& ref) {
+/// Of one that has an operation: nothing else moves it meanwhile, but for that itself.
+Status waits_for_operation(Context& context, const metadata::RevisionRecord& record) {
+  const metadata::Operation& operation = *record.operation;
+  const std::string ref = formats::format_ref(record.identity);
   const auto found = context.catalog.query_operation(operation.operation_id);
+  if (!found.ok() && found.code() != Code::kNotFound) return found.status();
   const bool runs = found.ok() && found->is_being_run();
+  const bool leads_there = metadata::moves_replicas(operation.kind) && operation.target == record.policy.prefer &&
+                           operation.ratio_millionths == record.policy.ratio_millionths;
+  if (leads_there && runs) return {};
   const std::string source = found.ok() && found->runner ? found->runner->source : "";
   return {Code::kBusy,
           fmt::format("{} has the {} operation {}, which {}", ref, name_of(operation.kind), operation.operation_id,
@@ -161,15 +171,8 @@ Status why_it_waits(Context& context, const metadata::RevisionRecord& record) {
   if (!moves || context.hot == nullptr) return {};
   const metadata::Identity& identity = record.identity;
   // Of a share the plan tells.
-  const auto& ratio = record.policy.ratio_millionths;
-  if (record.residency == record.policy.prefer && !ratio) return {};
-  if (record.operation) {
-    const metadata::Operation& operation = *record.operation;
-    const bool leads_there = metadata::moves_replicas(operation.kind) && operation.target == record.policy.prefer &&
-                             operation.ratio_millionths == ratio;
-    SY_ASSIGN_OR_RETURN(const bool runs, context.catalog.is_being_run(identity));
-    return leads_there && runs ? Status() : waits_for_operation(context, operation, formats::format_ref(identity));
-  }
+  if (record.residency == record.policy.prefer && !record.policy.ratio_millionths) return {};
+  if (record.operation) return waits_for_operation(context, record);
   if (record.availability == metadata::Availability::kDegraded) {
     const std::string ref = formats::format_ref(identity);
     return {Code::kNotReady, fmt::format("{} is DEGRADED, and no policy moves it before it is whole again", ref),

@@ -68,15 +68,12 @@ void tell_where_memory_is(Context& context, const RevisionRecord& record, Reconc
   if (!view.ok() || *view != InstanceView::kElsewhere) return;
   const std::string ref = formats::format_ref(record.identity);
   // A policy of a share refuses the whole.
-  metadata::Operation same_share;
-  same_share.kind = metadata::OperationKind::kRehydrating;
-  same_share.ratio_millionths = record.policy.ratio_millionths;
+  const std::string next = command_of(metadata::OperationKind::kRehydrating, record.policy.ratio_millionths, ref);
   report.waiting.push_back(
       {ref, Status(Code::kUnavailable,
                    fmt::format("{} is {} in memory instance {}, which is not mounted here", ref,
                                metadata::name_of(record.residency), record.hot_instance),
-                   fmt::format("where nobody has that memory any more, `{}` brings it into the memory here",
-                               command_of(same_share, ref, {})))});
+                   fmt::format("where nobody has that memory any more, `{}` brings it into the memory here", next))});
 }
 
 Status report_policies(Context& context, const Asked& asked, Observer& observer, const CancelFlag& cancel,
